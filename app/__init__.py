@@ -1,0 +1,1 @@
+"""What a user meets: sessions, the command, benchmarks and reports."""

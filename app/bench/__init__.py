@@ -1,0 +1,1 @@
+"""A/B runs of plan variants and their statistics."""

@@ -1,0 +1,1 @@
+"""The scheduler core: plans, passes, the executor and the simulated device."""

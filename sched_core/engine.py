@@ -1,0 +1,177 @@
+"""An engine runs a plan on a backend, step by step, and collects the spans."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncscope.sched_core.backend import Backend
+from syncscope.sched_core.executor import Executor
+from syncscope.sched_core.program import Site, Table, tabulate
+from syncscope.sched_core.records import Kind, Op, Plan
+from syncscope.sched_core.recorder import SPAN, SpanRing
+from syncscope.sched_core.trace import Lane
+
+SWITCH = "switch"
+"""Phase of the drains that belong to no step."""
+
+CHUNK_SECONDS = 0.02
+"""Wall time between two returns from the executor: how soon Ctrl-C and a stop are seen."""
+
+
+def _drain_ops(plan: Plan, site: str) -> tuple[Op, ...]:
+    """One device-wide sync per device."""
+    first = {stream.device: stream.name for stream in reversed(plan.streams)}
+    return tuple(
+        Op(
+            site if device == min(first) else f"{site}.dev{device}",
+            Kind.SYNC,
+            stream,
+            scope="device",
+            origin="engine",
+        )
+        for device, stream in sorted(first.items())
+    )
+
+
+class Engine:
+    """Runs the steps of a plan.
+
+    A change of plan drains the devices once, visibly (`plan.switch.sync`).  Spans name their site
+    by position in `sites`, which grows when plans change.
+
+    Parameters
+    ----------
+    backend : Backend
+        Must not be bound yet; the engine binds each plan to it.
+    plan : Plan
+    recorder : SpanRing or None
+        A ring of the default size when None.
+    """
+
+    def __init__(self, backend: Backend, plan: Plan, recorder: SpanRing | None = None) -> None:
+        self.backend = backend
+        self.recorder = SpanRing() if recorder is None else recorder
+        self.executor = Executor(backend, self.recorder)
+        self.sites: list[Site] = []
+        self.phases: list[str] = []
+        self.plans: list[Plan] = []
+        self._batches: list[npt.NDArray[Any]] = []
+        self._site_of_row = np.zeros(0, np.int32)
+        self._bind(plan)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs now."""
+        return self.plans[-1]
+
+    @property
+    def step(self) -> int:
+        """Number of steps issued so far."""
+        return len(self.phases)
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """What the lanes of spans are: host threads, then streams."""
+        program = self._table.program
+        hosts = [Lane(f"host thread {i}", "host") for i in range(program.n_threads)]
+        return (*hosts, *(Lane(s.name, "stream", s.device) for s in program.streams))
+
+    def _bind(self, plan: Plan) -> None:
+        drains = {
+            SWITCH: _drain_ops(plan, "plan.switch.sync"),
+            f"{SWITCH}.end": _drain_ops(plan, "run.end.sync"),
+        }
+        self._table: Table = tabulate(replace(plan, phases={**plan.phases, **drains}))
+        program = self._table.program
+        self.backend.bind(program, self.recorder)
+        rows = np.concatenate([program.ops["site"], program.members["site"]])
+        self._site_of_row = (rows + len(self.sites)).astype(np.int32)
+        self.sites += [
+            replace(site, phase=SWITCH) if site.phase.startswith(SWITCH) else site
+            for site in program.sites
+        ]
+        self.plans.append(plan)
+        self._in_a_row = 0
+
+    def run(self, phase: str, steps: int) -> int:
+        """Issue steps of one phase; return how many completed, fewer after `stop`.
+
+        Raises
+        ------
+        KernelFault
+            A kernel refused a value; spans so far are kept.
+        DeviceError
+            The device refused an op.
+        """
+        if not self.phases or self.phases[-1] != phase:
+            self._in_a_row = 0
+        warm_up = self._table.replay_begins[phase]
+        left, chunk = steps, 1
+        while left:
+            replay = self._in_a_row >= warm_up
+            block = self._table.blocks[phase, replay]
+            fits = self._room() // self._spans_per_step(phase)
+            n = min(left, chunk, max(1, fits), left if replay else warm_up - self._in_a_row)
+            started = time.perf_counter()
+            status, done = self.executor.run(
+                block.row0, block.n_ops, self._table.period, self.step, n
+            )
+            self.phases += [phase] * (done if status == 0 else done + 1)
+            self._in_a_row += done
+            left -= done
+            self._collect()
+            if status == self.executor.STOPPED:
+                self.phases.pop()
+                break
+            if status:
+                self.backend.raise_fault(self._table.program, status)
+            if time.perf_counter() - started < CHUNK_SECONDS / 2:
+                chunk *= 2
+        return steps - left
+
+    def stop(self) -> None:
+        """Make a running `run` return before its next step; may be called from any thread."""
+        self.executor.stop()
+
+    def drain(self) -> None:
+        """Wait for every device; shows as `run.end.sync`."""
+        self._issue_drain(f"{SWITCH}.end")
+
+    def set_plan(self, plan: Plan) -> None:
+        """Run `plan` from the next step on, after one visible drain."""
+        self._issue_drain(SWITCH)
+        self._bind(plan)
+
+    def _issue_drain(self, phase: str) -> None:
+        block = self._table.blocks[phase, False]
+        status, _ = self.executor.run(block.row0, block.n_ops, self._table.period, self.step, 1)
+        self._collect()
+        if status:
+            self.backend.raise_fault(self._table.program, status)
+
+    def _spans_per_step(self, phase: str) -> int:
+        """Upper bound of the spans of a step: a call and an execution per op."""
+        return 2 * max(1, self._table.blocks[phase, False].n_ops + 1)
+
+    def _room(self) -> int:
+        return self.recorder.capacity - 16
+
+    def _collect(self) -> None:
+        spans = self.recorder.take()
+        if len(spans):
+            spans["op"] = self._site_of_row[spans["op"]]
+            self._batches.append(spans)
+
+    def take_spans(self) -> npt.NDArray[Any]:
+        """Return the spans recorded since the last call, as one array of SPAN."""
+        batches, self._batches = self._batches, []
+        return np.concatenate([np.zeros(0, SPAN), *batches])
+
+    def close(self) -> None:
+        """Give back what the backend holds."""
+        self.backend.close()

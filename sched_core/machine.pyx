@@ -1,0 +1,174 @@
+"""Virtual time: when each call and each execution of issued ops begins and ends.
+
+Rules: a stream is in order; the legacy default stream and the blocking streams of its device wait
+for each other; a device has one copy engine per direction; a host call takes its API cost, and a
+wait returns `sync_return_ns` after what it waited for.  Data plays no part here (see memory).
+"""
+import numpy as np
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from syncscope.sched_core.backend cimport (
+    FLAG_BLOCKING,
+    KIND_COPY,
+    KIND_GRAPH,
+    KIND_HOST,
+    KIND_LAUNCH,
+    KIND_RECORD,
+    KIND_SYNC,
+    KIND_WAIT,
+    ROLE_EXEC,
+    SCOPE_DEVICE,
+    SCOPE_EVENT,
+    op_t,
+)
+from syncscope.sched_core.recorder cimport SpanRing, ring_push
+
+STREAM_KINDS = ("nonblocking", "blocking", "legacy_default", "per_thread_default")
+
+
+cdef bint streams_ordered(uint8_t one, uint8_t other) noexcept nogil:
+    """Whether two streams of a device order each other: one is the legacy one, neither is free."""
+    if one == STREAM_NONBLOCKING or other == STREAM_NONBLOCKING:
+        return False
+    return one == STREAM_LEGACY or other == STREAM_LEGACY
+
+
+cdef int64_t _stream_free(machine_t *m, int32_t stream) noexcept nogil:
+    """When the work of a stream, and of streams that it is implicitly ordered with, is done."""
+    cdef int64_t ready = m.stream_ready[stream]
+    cdef int32_t other
+    if m.stream_kind[stream] == STREAM_NONBLOCKING:
+        return ready
+    for other in range(m.n_streams):
+        if (m.stream_device[other] == m.stream_device[stream]
+                and streams_ordered(m.stream_kind[stream], m.stream_kind[other])):
+            ready = max(ready, m.stream_ready[other])
+    return ready
+
+
+cdef int64_t _execute(machine_t *m, const op_t *op, int64_t step, int64_t begin) noexcept nogil:
+    """Run one kernel or copy of a stream from `begin` at the earliest; return its end."""
+    cdef int64_t row = op - m.rows
+    cdef int64_t end
+    cdef int8_t engine = m.engine[row]
+    cdef int64_t *free = NULL
+    if engine >= 0:
+        free = &m.engine_free[2 * m.stream_device[op.stream] + engine]
+        begin = max(begin, free[0])
+    end = begin + m.exec_ns[row]
+    if free != NULL:
+        free[0] = end
+    ring_push(m.ring, begin, end, <int32_t>row, <int32_t>step, m.n_threads + op.stream, ROLE_EXEC,
+              op.nbytes)
+    return end
+
+
+cdef void machine_issue(machine_t *m, const op_t *op, int64_t step) noexcept nogil:
+    """Move the clocks by one op."""
+    cdef int64_t *now = &m.host_now[op.thread]
+    cdef int64_t before = now[0]
+    cdef int64_t target, i
+    cdef int32_t other
+    cdef const op_t *members
+    now[0] += m.call_ns[op - m.rows]
+    if op.kind == KIND_HOST:
+        return
+    if op.kind == KIND_SYNC:
+        if op.scope == SCOPE_EVENT:
+            target = m.event_ready[op.event]
+        elif op.scope == SCOPE_DEVICE:
+            target = 0
+            for other in range(m.n_streams):
+                if m.stream_device[other] == m.stream_device[op.stream]:
+                    target = max(target, m.stream_ready[other])
+        elif m.stream_kind[op.stream] == STREAM_LEGACY:
+            target = _stream_free(m, op.stream)
+        else:
+            target = m.stream_ready[op.stream]
+        if target > before:
+            now[0] = max(now[0], target + m.sync_return_ns)
+    elif op.kind == KIND_RECORD:
+        m.event_ready[op.event] = max(_stream_free(m, op.stream), now[0])
+    elif op.kind == KIND_WAIT:
+        m.stream_ready[op.stream] = max(m.stream_ready[op.stream], m.event_ready[op.event])
+    elif op.kind == KIND_LAUNCH:
+        m.stream_ready[op.stream] = _execute(
+            m, op, step, max(now[0] + m.launch_start_ns, _stream_free(m, op.stream)))
+    elif op.kind == KIND_COPY:
+        target = _execute(m, op, step, max(now[0] + m.copy_start_ns, _stream_free(m, op.stream)))
+        m.stream_ready[op.stream] = target
+        if op.flags & FLAG_BLOCKING:
+            now[0] = max(now[0], target + m.sync_return_ns)
+    elif op.kind == KIND_GRAPH:
+        target = max(now[0] + m.graph_start_ns, _stream_free(m, op.stream))
+        members = <const op_t *>op.dst
+        for i in range(op.nbytes):
+            target = _execute(m, &members[i], step, target)
+        m.stream_ready[op.stream] = target
+
+
+cdef class Machine:
+    """The clocks of one program.
+
+    Parameters
+    ----------
+    program : Program
+        Names streams, events and threads.
+    rows : ndarray of OP
+        The bound rows, members after ops; must stay alive, which this object sees to.
+    costs : Costs
+        Of each row.
+    recorder : SpanRing
+        Where executions are recorded.
+    """
+
+    def __init__(self, program, rows, costs, SpanRing recorder):
+        cdef const uint8_t[::1] view = rows.view(np.uint8)
+        cdef int64_t[::1] host, ready, event, engine
+        cdef const int64_t[::1] call_ns = costs.call_ns, exec_ns = costs.exec_ns
+        cdef const int8_t[::1] engine_of = costs.engine
+        cdef int32_t[::1] device
+        cdef uint8_t[::1] kind
+        streams = program.streams
+        devices = [stream.device for stream in streams]
+        n_threads = program.n_threads
+        self._arrays = {
+            "rows": rows, "costs": costs, "recorder": recorder,
+            "host": np.zeros(n_threads, np.int64),
+            "ready": np.zeros(len(streams) + 1, np.int64),
+            "event": np.full(int(program.event_base[-1]) + 1, -1, np.int64),
+            "engine": np.zeros(2 * (max(devices, default=0) + 1), np.int64),
+            "device": np.array([*devices, -1], np.int32),
+            "kind": np.array([*(STREAM_KINDS.index(s.kind) for s in streams), 0], np.uint8),
+        }
+        host, ready = self._arrays["host"], self._arrays["ready"]
+        event, engine = self._arrays["event"], self._arrays["engine"]
+        device, kind = self._arrays["device"], self._arrays["kind"]
+        self.state.rows = <const op_t *>&view[0]
+        self.state.host_now = &host[0]
+        self.state.stream_ready = &ready[0]
+        self.state.event_ready = &event[0]
+        self.state.engine_free = &engine[0]
+        self.state.stream_device = &device[0]
+        self.state.stream_kind = &kind[0]
+        self.state.n_threads = n_threads
+        self.state.n_streams = len(streams)
+        self.state.call_ns = &call_ns[0]
+        self.state.exec_ns = &exec_ns[0]
+        self.state.engine = &engine_of[0]
+        self.state.launch_start_ns = costs.launch_start_ns
+        self.state.graph_start_ns = costs.graph_start_ns
+        self.state.copy_start_ns = costs.copy_start_ns
+        self.state.sync_return_ns = costs.sync_return_ns
+        self.state.ring = &recorder.ring
+
+    @property
+    def now_ns(self):
+        """The clock of host thread 0."""
+        return self.state.host_now[0]
+
+    def begin_at(self, int64_t now_ns):
+        """Start every clock at `now_ns`: a program that takes over from another, drained one."""
+        for name in ("host", "ready", "engine"):
+            self._arrays[name][:] = now_ns

@@ -1,0 +1,1 @@
+"""Passes: pure functions from Plan to Plan, one module each."""

@@ -1,0 +1,70 @@
+"""Remove syncs raw: how a site's own gain is measured and its hazard seen.  Not a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from syncscope.sched_core.errors import UsageError, nearest
+from syncscope.sched_core.records import PHASES, Kind, Op, Plan
+
+
+def _is_sync_site(op: Op) -> bool:
+    return op.kind in (Kind.SYNC, Kind.WAIT) or (op.kind == Kind.COPY and op.blocking)
+
+
+def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ...]]:
+    """Remove the sync sites that match; of a blocking copy only the blocking is removed.
+
+    Parameters
+    ----------
+    plan : Plan
+    patterns : iterable of str
+        ``SITE`` (all phases) or ``PHASE:SITE``; ``*`` matches any run of characters.
+
+    Returns
+    -------
+    plan : Plan
+    dropped : tuple of str
+        What was removed, as ``phase:site``.
+
+    Raises
+    ------
+    UsageError
+        For a pattern that matches no sync site; the message has the nearest ones.
+    """
+    wanted: list[tuple[str, str, str]] = []
+    for text in patterns:
+        phase, colon, site = text.strip().partition(":")
+        if not colon:
+            phase, site = "*", phase
+        elif phase not in PHASES:
+            raise UsageError(f"--drop {text}: unknown phase {phase}; {nearest(phase, PHASES)}")
+        wanted.append((text, phase, site))
+    hit: set[str] = set()
+    dropped: list[str] = []
+    phases: dict[str, tuple[Op, ...]] = {}
+    for name, ops in plan.phases.items():
+        kept: list[Op] = []
+        for op in ops:
+            matching = [
+                text
+                for text, phase, site in wanted
+                if _is_sync_site(op) and fnmatchcase(name, phase) and fnmatchcase(op.site, site)
+            ]
+            hit.update(matching)
+            if not matching:
+                kept.append(op)
+                continue
+            dropped.append(f"{name}:{op.site}")
+            if op.kind == Kind.COPY:
+                kept.append(replace(op, blocking=False))
+        phases[name] = tuple(kept)
+    for text, _, site in wanted:
+        if text not in hit:
+            known = dict.fromkeys(
+                op.site for ops in plan.phases.values() for op in ops if _is_sync_site(op)
+            )
+            raise UsageError(f"--drop {text}: no such sync site in this plan; {nearest(site, known)}")
+    return replace(plan, phases=phases), tuple(dropped)

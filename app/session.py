@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -192,11 +192,17 @@ class Variant:
     filtered: bool = False
 
 
-def preset_variant(preset: str, drop: Iterable[str] = ()) -> Variant:
-    """Return the variant of a preset; UsageError for one that is unknown or not built yet."""
-    drop = tuple(drop)
-    name = f"{preset} -drop" if drop else preset
-    return Variant(name, preset_passes(preset), drop, preset in FILTERED_PRESETS)
+def preset_variant(preset: str, extra: Iterable[str] = (), drop: Iterable[str] = ()) -> Variant:
+    """Return a preset with extra passes and with syncs dropped.
+
+    Raises
+    ------
+    UsageError
+        For a preset that is unknown or needs passes that are not built yet.
+    """
+    extra, drop = tuple(extra), tuple(drop)
+    name = "+".join((preset, *extra)) + (" -drop" if drop else "")
+    return Variant(name, (*preset_passes(preset), *extra), drop, preset in FILTERED_PRESETS)
 
 
 REFERENCE = Variant("baseline", PRESETS["baseline"])
@@ -344,7 +350,9 @@ def run_variant(
 
     interrupted = runs[-1].interrupted
     harmful = [run for run in runs if run.harmed or (differs(run) and not run.interrupted)]
-    worst = max(harmful, key=lambda run: (run.counts[0] + run.counts[1], differs(run)), default=first)
+    worst = max(
+        harmful, key=lambda run: (run.counts[0] + run.counts[1], differs(run)), default=first
+    )
     trace = _trace(workload, device, planned, first, environment)
     tokens = worst.token_ids
     result = VariantResult(

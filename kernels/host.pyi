@@ -2,6 +2,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
+
 from syncscope.kernels.signature import Instance
 from syncscope.sched_core.backend import KernelTable
 

@@ -445,7 +445,9 @@ def host_table(instances):
         if instance.kernel.name not in FUNCTIONS:
             raise UsageError(f"kernel {instance.kernel.name} has no host twin")
         address = FUNCTIONS[instance.kernel.name]
-        table.add(instance.name, <kernel_t>address, instance.params, instance.work)
+        table.add(
+            instance.name, <kernel_t>address, instance.params, instance.moved, instance.work
+        )
     return table
 
 

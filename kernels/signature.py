@@ -48,12 +48,15 @@ class Argument:
     shape : tuple of str
         Letters, products of letters such as ``H*S``, or ``1``.
     write : bool
+    moved : tuple of str
+        Shape of the part that one run reads or writes: rows of a table, of the KV cache, ...
     """
 
     name: str
     dtype: str
     shape: tuple[str, ...]
     write: bool
+    moved: tuple[str, ...]
 
     def dimensions(self, values: Mapping[str, float]) -> tuple[int, ...]:
         """Return the shape in numbers."""
@@ -128,6 +131,17 @@ class Instance:
         )
 
     @property
+    def moved(self) -> float:
+        """Bytes that one run reads and writes; gathered tables count by their rows."""
+        values = self.values
+        return float(
+            sum(
+                ITEM_SIZE[argument.dtype] * prod(_product(term, values) for term in argument.moved)
+                for argument in self.kernel.arguments
+            )
+        )
+
+    @property
     def work(self) -> float:
         """Multiply-adds of one run."""
         values = self.values
@@ -163,18 +177,20 @@ def _check_heads(kernel: str, values: Mapping[str, float]) -> None:
         raise UsageError(f"kernel {kernel}: head size S={size} is odd; RoPE needs pairs")
 
 
-_ARGUMENT = re.compile(r"(\w+) ([rw]) (\w+)\[(.+)\]")
+_ARGUMENT = re.compile(r"(\w+) ([rw]) (\w+)\[([^]]+)\](?: moves \[([^]]+)\])?")
 
 
 def _kernel(name: str, parameters: str, work: str, *arguments: str) -> Kernel:
-    """Return a kernel from its arguments written as ``name r|w type[shape]``."""
+    """Return a kernel from its arguments, ``name r|w type[shape]`` or ``... moves [shape]``."""
     records = []
     for text in arguments:
         match = _ARGUMENT.fullmatch(text)
         if match is None:
             raise ValueError(f"kernel {name}: argument {text!r} is not 'name r|w type[shape]'")
-        argument, access, dtype, shape = match.groups()
-        records.append(Argument(argument, dtype, tuple(shape.split(",")), access == "w"))
+        argument, access, dtype, shape, part = match.groups()
+        whole = tuple(shape.split(","))
+        moved = tuple(part.split(",")) if part else whole
+        records.append(Argument(argument, dtype, whole, access == "w", moved))
     return Kernel(name, tuple(records), tuple(parameters.split()), work)
 
 
@@ -183,7 +199,8 @@ def _weighted(dtype: str) -> tuple[Kernel, ...]:
     return (
         _kernel(
             f"embed_rows_{dtype}", "T D V N", "0",
-            "tokens r i32[N]", "cursor r i64[1]", f"table r {dtype}[V,D]",
+            "tokens r i32[N] moves [T]", "cursor r i64[1]",
+            f"table r {dtype}[V,D] moves [T,D]",
             "embd w f32[T,D]", "cursor_out w i64[1]",
         ),
         _kernel(
@@ -191,7 +208,8 @@ def _weighted(dtype: str) -> tuple[Kernel, ...]:
             "x r f32[T,D]", f"norm r {dtype}[D]",
             f"wq r {dtype}[H*S,D]", f"wk r {dtype}[G*S,D]", f"wv r {dtype}[G*S,D]",
             "pos r i32[T]", "k_idxs r i64[T]", "v_idxs r i64[T]",
-            "q w f32[T,H*S]", "k_cache w f32[C,G*S]", "v_cache w f32[C,G*S]",
+            "q w f32[T,H*S]",
+            "k_cache w f32[C,G*S] moves [T,G*S]", "v_cache w f32[C,G*S] moves [T,G*S]",
         ),
         _kernel(
             f"project_{dtype}", "T K D", "T*K*D",
@@ -204,8 +222,9 @@ def _weighted(dtype: str) -> tuple[Kernel, ...]:
         ),
         _kernel(
             f"logits_{dtype}", "T D V C eps", "D*V",
-            "x r f32[T,D]", "out_ids r i32[1]", "pos r i32[T]", f"norm r {dtype}[D]",
-            f"w r {dtype}[V,D]", "logits w f32[V]", "tap w f32[C,V]",
+            "x r f32[T,D] moves [D]", "out_ids r i32[1]", "pos r i32[T] moves [1]",
+            f"norm r {dtype}[D]", f"w r {dtype}[V,D]", "logits w f32[V]",
+            "tap w f32[C,V] moves [V]",
         ),
     )  # fmt: skip
 
@@ -225,7 +244,7 @@ KERNELS: Mapping[str, Kernel] = {
         _kernel("argmax", "V", "0", "logits r f32[V]", "token w i32[1]"),
         _kernel(
             "accept_token", "V N", "0",
-            "token r i32[1]", "cursor r i64[1]", "tokens w i32[N]",
+            "token r i32[1]", "cursor r i64[1]", "tokens w i32[N] moves [1]",
         ),
         *_weighted("f16"),
         *_weighted("f32"),

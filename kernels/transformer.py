@@ -225,8 +225,6 @@ def build_graph(config: ModelConfig, n_tokens: int, n_kv: int, capacity: int) ->
     return _build(config, n_tokens, n_kv, capacity)[0]
 
 
-def instances(
-    config: ModelConfig, n_tokens: int, n_kv: int, capacity: int
-) -> tuple[Instance, ...]:
+def instances(config: ModelConfig, n_tokens: int, n_kv: int, capacity: int) -> tuple[Instance, ...]:
     """Return the kernel instances that `build_graph` of the same arguments names."""
     return tuple(_build(config, n_tokens, n_kv, capacity)[1].values())

@@ -30,8 +30,9 @@ _KINDS = (
     (b"\x80\x02", "a pickle (perhaps a PyTorch checkpoint)"),
     (b"\x1f\x8b", "a gzip file"),
     (b"version https://git-lfs", "a Git LFS pointer (run: git lfs pull)"),
-    (b"{", "a JSON file"),
-    (b"<", "an HTML or XML page"),
+    (b'{"', "a JSON file"),
+    (b"{\n", "a JSON file"),
+    (b"<!", "an HTML page"),
 )
 """How files that are often taken for a checkpoint begin."""
 
@@ -275,7 +276,9 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
         with path.open("rb") as file:
             begin = file.read(32)
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; give a .safetensors file or its directory") from None
+        raise FileError(
+            f"{path}: no such file; give a .safetensors file or its directory"
+        ) from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}") from None
     if not begin:

@@ -88,14 +88,14 @@ class Shape:
 class Settings:
     """What a training run may vary; the defaults are those of the bundled weights."""
 
-    steps: int = 3000
+    steps: int = 5000
     seed: int = 1
     batch: int = 64
-    dropout: float = 0.3
-    learning_rate: float = 2e-3
+    dropout: float = 0.1
+    learning_rate: float = 4e-3
     final_learning_rate: float = 1e-4
     warmup: int = 100
-    weight_decay: float = 0.3
+    weight_decay: float = 1.0
     clip: float = 1.0
     average_decay: float = 0.998
     evaluate_every: int = 250

@@ -1,13 +1,13 @@
 """C layout of issued ops, spans, kernels and the verbs of a backend (see program.py for numpy)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-cdef enum: # status of a verb
+cdef enum:  # status of a verb
     STATUS_OK = 0
     STATUS_KERNEL_FAULT = 1      # a kernel refused a value; see fault_t
     STATUS_NO_KERNEL = 2         # the op has no kernel on this backend
     STATUS_STOPPED = 3           # the run was asked to stop between two steps
 
-cdef enum: # op_t.kind, as records.Kind
+cdef enum:  # op_t.kind, as records.Kind
     KIND_HOST = 0
     KIND_LAUNCH = 1
     KIND_COPY = 2
@@ -17,15 +17,15 @@ cdef enum: # op_t.kind, as records.Kind
     KIND_GRAPH = 6
     N_VERBS = 7
 
-cdef enum: # op_t.flags
+cdef enum:  # op_t.flags
     FLAG_BLOCKING = 1
 
-cdef enum: # op_t.scope
+cdef enum:  # op_t.scope
     SCOPE_STREAM = 0
     SCOPE_EVENT = 1
     SCOPE_DEVICE = 2
 
-cdef enum: # span_t.role
+cdef enum:  # span_t.role
     ROLE_CALL = 0
     ROLE_EXEC = 1
 
@@ -37,7 +37,8 @@ ctypedef struct op_t:                      # 64 B, one cache line; numpy dtype p
     uint16_t n_access, kernel
     uint32_t thread
     int64_t nbytes
-    void *dst                              # copy: destination; host, launch: void **args; graph: first member
+    void *dst                              # copy: destination; host, launch: void **args;
+                                           # graph: first member
     const void *src                        # copy: source; else const int64_t *count or NULL
 
 ctypedef struct access_t:                  # 24 B; numpy dtype program.ACCESS
@@ -66,12 +67,12 @@ ctypedef struct backend_vt:
 
 cdef class KernelTable:
     cdef readonly dict index               # name -> position
-    cdef readonly dict work                # name -> multiply-adds of one run
+    cdef readonly dict cost                # name -> (bytes moved, multiply-adds) of one run
     cdef list _params                      # keeps the parameter arrays alive
     cdef kernel_t *_function
     cdef double **_param
     cdef int _capacity
-    cdef int add(self, str name, kernel_t function, object params, double work) except -1
+    cdef int add(self, str name, kernel_t function, object params, double moved, double work) except -1
 
 
 cdef class Backend:

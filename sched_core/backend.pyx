@@ -13,14 +13,14 @@ from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError
 
 
 cdef class KernelTable:
-    """Kernel instances by name: the function, its constant parameters and its work.
+    """Kernel instances by name: the function, its constant parameters and its cost.
 
     Filled by `syncscope.kernels.host`; handed to a backend by whoever joins the two.
     """
 
     def __cinit__(self):
         self.index = {}
-        self.work = {}
+        self.cost = {}
         self._params = []
         self._function = NULL
         self._param = NULL
@@ -33,8 +33,8 @@ cdef class KernelTable:
     def __len__(self):
         return len(self.index)
 
-    cdef int add(self, str name, kernel_t function, object params, double work) except -1:
-        """Add an instance; `params` are its numbers, `work` its multiply-adds."""
+    cdef int add(self, str name, kernel_t function, object params, double moved, double work) except -1:
+        """Add an instance; its numbers, the bytes it moves, its multiply-adds."""
         cdef int n = len(self.index)
         cdef double[::1] values
         if name in self.index:
@@ -50,7 +50,7 @@ cdef class KernelTable:
         self._function[n] = function
         self._param[n] = &values[0]
         self.index[name] = n
-        self.work[name] = work
+        self.cost[name] = (moved, work)
         return 0
 
     def position(self, str name):

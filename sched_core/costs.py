@@ -24,7 +24,7 @@ class Profile:
 
     Call costs are what the host spends in an API call.  A copy, launch or graph starts `*_start_ns`
     after its call at the earliest; a host wait that had to wait returns `sync_return_ns` after
-    what it waited for.  A kernel takes ``kernel_ns + max(nbytes / device_bytes_per_ns,
+    what it waited for.  A kernel takes ``kernel_ns + max(moved / device_bytes_per_ns,
     multiply_adds / device_macs_per_ns)``, host work the same with its own figures.
 
     `status` says where the figures come from: ``calibrated``, ``provisional`` or ``estimated``.
@@ -89,34 +89,37 @@ class Costs:
     sync_return_ns: int
 
 
-def row_costs(program: Program, profile: Profile, work: Mapping[str, float]) -> Costs:
+def row_costs(
+    program: Program, profile: Profile, kernels: Mapping[str, tuple[float, float]]
+) -> Costs:
     """Cost each row of a program under a profile.
 
     Parameters
     ----------
     program : Program
     profile : Profile
-    work : mapping of str to float
-        Multiply-adds of one run of each kernel instance.
+    kernels : mapping of str to (float, float)
+        Bytes moved and multiply-adds of one run of each kernel instance.  An access says what an
+        op may touch, such as all rows of a table; what it moves can be less.
     """
     rows = np.concatenate([program.ops, program.members])
     kind = rows["kind"]
     nbytes = rows["nbytes"].astype(np.float64)
-    macs = np.array([*(work.get(each, 0.0) for each in program.kernels), 0.0])
+    cost = np.array([*(kernels.get(each, (0.0, 0.0)) for each in program.kernels), (0.0, 0.0)])
     kernel = np.where(rows["kernel"] == NO_KERNEL, len(program.kernels), rows["kernel"])
-    row_macs = macs[kernel]
+    moved, macs = cost[kernel].T
     call = np.zeros(len(rows))
     run = np.zeros(len(rows))
     engine = np.full(len(rows), -1, np.int8)
 
     host = kind == Kind.HOST
     call[host] = profile.host_ns + np.maximum(
-        nbytes[host] / profile.host_bytes_per_ns, row_macs[host] / profile.host_macs_per_ns
+        moved[host] / profile.host_bytes_per_ns, macs[host] / profile.host_macs_per_ns
     )
     launch = kind == Kind.LAUNCH
     call[launch] = profile.launch_call_ns
     run[launch] = profile.kernel_ns + np.maximum(
-        nbytes[launch] / profile.device_bytes_per_ns, row_macs[launch] / profile.device_macs_per_ns
+        moved[launch] / profile.device_bytes_per_ns, macs[launch] / profile.device_macs_per_ns
     )
     graph = kind == Kind.GRAPH
     call[graph] = profile.graph_call_ns + profile.graph_call_per_node_ns * nbytes[graph]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from syncscope.sched_core.backend import Backend
 from syncscope.sched_core.executor import Executor
 from syncscope.sched_core.program import Site, Table, tabulate
-from syncscope.sched_core.records import Kind, Op, Plan
 from syncscope.sched_core.recorder import SPAN, SpanRing
+from syncscope.sched_core.records import Kind, Op, Plan
 from syncscope.sched_core.trace import Lane
 
 SWITCH = "switch"

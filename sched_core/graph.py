@@ -31,7 +31,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One kernel argument: which bytes of which tensor, read or written.  ``end`` -1: to its end."""
+    """One kernel argument: bytes of a tensor, read or written.  ``end`` -1: to its end."""
 
     tensor: str
     write: bool

@@ -5,7 +5,7 @@ from syncscope.sched_core.backend cimport op_t
 from syncscope.sched_core.recorder cimport ring_t
 
 
-cdef enum: # stream kinds, in the order of machine.STREAM_KINDS
+cdef enum:  # stream kinds, in the order of machine.STREAM_KINDS
     STREAM_NONBLOCKING = 0
     STREAM_BLOCKING = 1
     STREAM_LEGACY = 2

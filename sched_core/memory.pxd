@@ -10,7 +10,7 @@ cdef enum:
     MAX_STALE = 64                         # stale reads that are kept with their place
 
 ctypedef struct touch_t:                   # one access, resolved
-    int32_t cell0, n_cells                 # elementary byte ranges; 0 cells: never written, not tracked
+    int32_t cell0, n_cells                 # elementary byte ranges; none if never written
     uint8_t write
 
 ctypedef struct stale_t:                   # a read that found other bytes than issue order promises

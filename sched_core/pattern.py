@@ -56,7 +56,7 @@ def plan_pattern(ops: Iterable[Op]) -> str:
 
 def count_syncs(text: str) -> tuple[int, int, int]:
     """Return syncs per step, before the first ``g`` and after it."""
-    before, launch, after = text.partition("g")
+    before, launch, _ = text.partition("g")
     total = sum(text.count(each) for each in SYNC_LETTERS)
     early = sum(before.count(each) for each in SYNC_LETTERS) if launch else 0
     return total, early, total - early

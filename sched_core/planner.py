@@ -145,8 +145,10 @@ def _node_op(node: Node, graph: Graph, nbytes: Mapping[str, int]) -> Op:
         tensor = graph.tensor(use.tensor)
         buffer = use.tensor
         if tensor.device != node.device:
-            buffer = host_copy(use.tensor) if node.device == HOST else device_copy(
-                use.tensor, node.device
+            buffer = (
+                host_copy(use.tensor)
+                if node.device == HOST
+                else device_copy(use.tensor, node.device)
             )
         if (use.begin, use.end) == (0, -1):
             accesses.append(_span(buffer, use.write, tensor, nbytes))

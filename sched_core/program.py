@@ -124,7 +124,7 @@ class Program:
 
 def period(plan: Plan) -> int:
     """Return after how many steps slots repeat: the lcm of all depths."""
-    return lcm(*(each.depth for each in (*plan.buffers, *plan.events)))
+    return lcm(*(each.depth for each in plan.buffers), *(each.depth for each in plan.events))
 
 
 @dataclass(slots=True)
@@ -320,7 +320,7 @@ def unroll(plan: Plan, phases: Sequence[str]) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where the table holds one phase: step ``n`` is ``ops[row0 + n % period * n_ops :][:n_ops]``."""
+    """Where the table holds a phase: step ``n`` begins at row ``row0 + n % period * n_ops``."""
 
     row0: int
     n_ops: int

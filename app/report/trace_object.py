@@ -1,8 +1,8 @@
-"""The `syncscope` object of a timeline file: a whole Trace as JSON, and back, checked."""
+"""The `syncscope` object of a timeline file: whole traces as JSON, and back, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
@@ -12,22 +12,31 @@ import numpy.typing as npt
 
 from syncscope.sched_core.errors import FileError
 from syncscope.sched_core.program import Site
-from syncscope.sched_core.records import Kind, Plan
 from syncscope.sched_core.recorder import SPAN
+from syncscope.sched_core.records import Kind, Plan
 from syncscope.sched_core.trace import Lane, Trace
 
 SCHEMA = "syncscope-trace/1"
 VERSION = 1
+MAX_DEPTH = 16
+"""Of the values in the free-form mappings."""
+
+MAX_NS = 2**61
+"""A time further from the run's start than this (73 years) is damage."""
+
 MAPPINGS = ("device", "model", "variant", "recording", "environment")
 
 
-def to_object(trace: Trace) -> dict[str, Any]:
-    """Return a trace as JSON values; the columns of its spans stay numpy arrays.
+def to_object(traces: Iterable[Trace]) -> dict[str, Any]:
+    """Return traces as JSON values; the columns of their spans stay numpy arrays.
 
     Records leave out fields that have their default; a kind is its name in small letters.
     """
+    return {"schema": SCHEMA, "traces": [_trace_object(trace) for trace in traces]}
+
+
+def _trace_object(trace: Trace) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
         "simulated": trace.simulated,
         "base_ns": trace.base_ns,
         "dropped": trace.dropped,
@@ -60,8 +69,8 @@ def _is_default(field: Field[Any], value: Any) -> bool:
     return field.default is not MISSING and bool(value == field.default)
 
 
-def from_object(data: Any) -> Trace:
-    """Make a trace from what `to_object` made, after JSON.
+def from_object(data: Any) -> tuple[Trace, ...]:
+    """Make traces from what `to_object` made, after JSON.
 
     Raises
     ------
@@ -72,8 +81,17 @@ def from_object(data: Any) -> Trace:
     if not isinstance(data, dict):
         raise FileError("its syncscope object is no object")
     _check_schema(data.get("schema"))
-    wanted = {"schema", "simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans"}
-    _check_keys(data, {*wanted, *MAPPINGS, "spans"}, "syncscope")
+    _check_keys(data, {"schema", "traces"}, "syncscope")
+    if not isinstance(data["traces"], list):
+        raise FileError(f"traces is {_show(data['traces'])}, not a list")
+    return tuple(_parse_trace(each, f"traces[{i}]") for i, each in enumerate(data["traces"]))
+
+
+def _parse_trace(data: Any, where: str) -> Trace:
+    if not isinstance(data, dict):
+        raise FileError(f"{where} is {_show(data)}, not an object")
+    wanted = {"simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans"}
+    _check_keys(data, {*wanted, *MAPPINGS, "spans"}, where)
     trace = Trace(
         sites=_parse(tuple[Site, ...], data["sites"], "sites"),
         lanes=_parse(tuple[Lane, ...], data["lanes"], "lanes"),
@@ -122,6 +140,7 @@ def _hints(record: type) -> dict[str, Any]:
 def _parse(hint: Any, value: Any, where: str) -> Any:
     """Return a JSON value as the type that a record declares."""
     if hint is Any:
+        _check_depth(value, where)
         return value
     if hint is Kind:
         return _parse_kind(value, where)
@@ -140,10 +159,16 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
         raise FileError(f"{where} is {_show(value)}, not an object")
     if get_origin(hint) is not None:
         inner = get_args(hint)[1]
-        return {
-            key: _parse(inner, each, f"{where}.{_show(key)}") for key, each in value.items()
-        }
+        return {key: _parse(inner, each, f"{where}.{_show(key)}") for key, each in value.items()}
     return _parse_record(hint, value, where)
+
+
+def _check_depth(value: Any, where: str, left: int = MAX_DEPTH) -> None:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if inside and not left:
+        raise FileError(f"{where} is nested more than {MAX_DEPTH} deep")
+    for each in inside:
+        _check_depth(each, where, left - 1)
 
 
 def _parse_kind(value: Any, where: str) -> Kind:
@@ -213,6 +238,9 @@ def _check_indices(trace: Trace) -> None:
         raise FileError(
             f"spans.step has {spans['step'][wrong[0]]}, outside 0..{len(trace.phases) - 1}"
         )
+    for name in ("begin_ns", "end_ns"):
+        if spans[name].min() < -MAX_NS or spans[name].max() > MAX_NS:
+            raise FileError(f"spans.{name} has a time beyond {MAX_NS} ns")
     backward = np.flatnonzero(spans["end_ns"] < spans["begin_ns"])
     if len(backward):
         raise FileError(f"span {backward[0]} ends before it begins")

@@ -62,9 +62,7 @@ def apply(plan: Plan, value: int) -> Plan:
     token = Buffer(device_copy(host.name, device), host.nbytes, "device", device)
     logits = {copy.accesses[1].buffer: copy.accesses[0].buffer}
     edited = edit_phases(plan, lambda ops: _sample_on_device(ops, token, logits))
-    used = {
-        access.buffer for ops in edited.phases.values() for op in ops for access in op.accesses
-    }
+    used = {access.buffer for ops in edited.phases.values() for op in ops for access in op.accesses}
     kept = tuple(each for each in plan.buffers if each.name in used or each.name not in logits)
     return replace(edited, buffers=(*kept, token))
 

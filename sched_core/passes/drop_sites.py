@@ -66,5 +66,7 @@ def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ..
             known = dict.fromkeys(
                 op.site for ops in plan.phases.values() for op in ops if _is_sync_site(op)
             )
-            raise UsageError(f"--drop {text}: no such sync site in this plan; {nearest(site, known)}")
+            raise UsageError(
+                f"--drop {text}: no such sync site in this plan; {nearest(site, known)}"
+            )
     return replace(plan, phases=phases), tuple(dropped)

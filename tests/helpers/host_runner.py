@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
 from syncscope.kernels.host import host_table, run_instance
 from syncscope.kernels.transformer import build_graph, instances
 from syncscope.kernels.weights import Weights
+from syncscope.sched_core.backend import KernelTable
+from syncscope.sched_core.graph import Graph
 
 
 class HostRunner:
@@ -16,6 +19,7 @@ class HostRunner:
         self.config = weights.config
         self.shape = (n_kv, capacity or n_kv + 1)
         self.arrays = dict(weights.arrays)
+        self._built: dict[int, tuple[Graph, KernelTable]] = {}
         self.state = {
             tensor.name: np.zeros(tensor.nbytes, np.uint8)
             for tensor in build_graph(self.config, 1, *self.shape).tensors
@@ -36,8 +40,11 @@ class HostRunner:
 
     def step(self, n_tokens: int, sample: bool = False) -> NDArray[np.float32]:
         """Consume tokens from the list and return the logits of the last; put the next in it."""
-        graph = build_graph(self.config, n_tokens, *self.shape)
-        table = host_table(instances(self.config, n_tokens, *self.shape))
+        if n_tokens not in self._built:
+            graph = build_graph(self.config, n_tokens, *self.shape)
+            table = host_table(instances(self.config, n_tokens, *self.shape))
+            self._built[n_tokens] = graph, table
+        graph, table = self._built[n_tokens]
         arrays = {**self.arrays, **self.state}
         for tensor in graph.tensors:
             if tensor.name not in arrays:

@@ -1,0 +1,253 @@
+"""The command: headless benchmark, lists of models and devices; errors become exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tabulate import tabulate
+from tqdm import tqdm
+
+from syncscope import __version__
+from syncscope.app.bench.gates import parse_gates
+from syncscope.app.report.atomic import check_writable, write_atomic
+from syncscope.app.report.chrome_trace import write_traces
+from syncscope.app.report.csv_report import render_csv
+from syncscope.app.report.json_export import render_json
+from syncscope.app.report.markdown import render_markdown
+from syncscope.app.report.text import render_text
+from syncscope.app.results import BenchResult
+from syncscope.app.session import (
+    Device,
+    Progress,
+    Variant,
+    Workload,
+    preset_variant,
+    run_bench,
+)
+from syncscope.kernels.registry import list_models, load_model
+from syncscope.sched_core.costs import load_profile, profile_rows
+from syncscope.sched_core.errors import DeviceError, SyncscopeError, UsageError
+from syncscope.sched_core.passes.registry import parse_pass
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+DEFAULT_PROMPT = "Alice was beginning to get very tired"
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _bench_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="syncscope",
+        description="Which GPU syncs does an inference engine need, and what do they cost?",
+        epilog="Other commands: syncscope models, syncscope devices.  Exit codes: 0 fine; 1 hazard, "
+        "mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
+    parser.add_argument("--no-gui", action="store_true", help="run the benchmark without a window")
+    where = parser.add_argument_group("where")
+    where.add_argument("--device", default="", help="sim (default: what is there)")
+    where.add_argument("--profile", default="h200", help="costs of the simulated device")
+    where.add_argument(
+        "--sim",
+        choices=("eager", "adversarial"),
+        default="eager",
+        help="data order of the simulator: as issued, or every order a device may choose",
+    )
+    where.add_argument("--seed", type=int, default=0, help="of random weights and sampled orders")
+    where.add_argument("--no-compute", action="store_true", help="time the plan, compute nothing")
+    what = parser.add_argument_group("what")
+    what.add_argument("--model", default="tiny", help="an id of `syncscope models`, or a path")
+    what.add_argument("--prompt", default=DEFAULT_PROMPT, help="text to continue")
+    what.add_argument("--tokens", type=int, default=64, help="tokens to generate")
+    what.add_argument("--ubatch", type=int, default=512, help="prompt tokens per step")
+    how = parser.add_argument_group("how")
+    how.add_argument("--preset", default="", help="presets to run (default: baseline,all)")
+    how.add_argument("--passes", default="", help="passes to add to each preset: ID[=value],..")
+    how.add_argument("--drop", default="", help="syncs to remove raw: [PHASE:]SITE,..; * matches")
+    how.add_argument(
+        "--allow-hazards", action="store_true", help="run also what is not proved to be safe"
+    )
+    out = parser.add_argument_group("output")
+    out.add_argument("--timeline", metavar="FILE", help="trace for Perfetto and syncscope")
+    out.add_argument("--json", metavar="FILE", help="all figures (syncscope-bench/1)")
+    out.add_argument("--csv", metavar="FILE", help="the comparison as CSV")
+    out.add_argument("--markdown", metavar="FILE", help="the tables as Markdown")
+    out.add_argument(
+        "--fail-on",
+        default="",
+        metavar="GATE,..",
+        help="exit 1 on hazard, mismatch, syncs:N (more per step) or slower:PERCENT",
+    )
+    out.add_argument("-q", "--quiet", action="store_true", help="print the comparison only")
+    out.add_argument("-v", "--verbose", action="store_true", help="print every site")
+    return parser
+
+
+def _split(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _variants(options: argparse.Namespace) -> list[Variant]:
+    """Presets, each with the extra passes and the drops that were asked for."""
+    passes, drop = _split(options.passes), _split(options.drop)
+    if drop and not options.allow_hazards:
+        raise UsageError(
+            "--drop removes syncs without a proof until the ordering analysis exists; "
+            "add --allow-hazards to do it all the same"
+        )
+    presets = _split(options.preset) or (["baseline"] if passes or drop else ["baseline", "all"])
+    for text in passes:
+        parse_pass(text)
+    return [preset_variant(preset, passes, drop) for preset in presets]
+
+
+def _device(options: argparse.Namespace) -> Device:
+    """Return the device that was asked for; only the simulated one is built."""
+    kind = options.device or "sim"
+    if kind.partition(":")[0] == "cuda":
+        raise DeviceError("--device cuda: the CUDA backend is not built yet; use --device sim")
+    if kind != "sim":
+        raise UsageError(f"--device {kind}: unknown device; known: sim")
+    return Device(
+        profile=load_profile(options.profile),
+        adversarial=options.sim == "adversarial",
+        seed=options.seed,
+        compute=not options.no_compute,
+    )
+
+
+def _progress(enabled: bool) -> tuple[Progress, Callable[[], None]]:
+    """Return a progress callback, a bar on a terminal, and what ends it."""
+    if not enabled:
+        return (lambda variant, done, total: None), (lambda: None)
+    bar = tqdm(unit="step", leave=False, file=sys.stderr)
+
+    def show(variant: str, done: int, total: int) -> None:
+        bar.set_description(variant, refresh=False)
+        bar.total = total
+        bar.n = done
+        bar.refresh()
+
+    return show, bar.close
+
+
+def _exports(options: argparse.Namespace) -> Mapping[str, Callable[[BenchResult], bytes]]:
+    """Return what to write where."""
+    wanted: list[tuple[str | None, Callable[[BenchResult], bytes]]] = [
+        (options.json, lambda result: render_json(result).encode()),
+        (options.csv, lambda result: render_csv(result).encode()),
+        (options.markdown, lambda result: render_markdown(result).encode()),
+    ]
+    return {path: render for path, render in wanted if path}
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Run the headless benchmark."""
+    options = _bench_parser().parse_args(arguments)
+    if not options.no_gui:
+        raise UsageError("the desktop app is not built yet; use syncscope --no-gui")
+    device = _device(options)
+    gates = parse_gates(_split(options.fail_on))
+    variants = _variants(options)
+    exports = _exports(options)
+    for path in (*exports, options.timeline):
+        if path:
+            check_writable(path)
+    model = load_model(options.model, options.seed)
+    prompt = tuple(model.tokenizer.encode(options.prompt))
+    workload = Workload(model, prompt, options.tokens, options.ubatch)
+    show, end = _progress(sys.stderr.isatty() and not options.quiet)
+    try:
+        result = run_bench(workload, device, variants, show, options.prompt)
+    finally:
+        end()
+    print(render_text(result, quiet=options.quiet, verbose=options.verbose))
+    if options.timeline:
+        write_traces([each.trace for each in result.variants], Path(options.timeline))
+    for path, render in exports.items():
+        write_atomic(path, [render(result)])
+    if result.interrupted:
+        print("interrupted: what was recorded until then is kept", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    failures = [text for gate in gates for text in gate.check(result)]
+    for text in failures:
+        print(f"gate failed: {text}", file=sys.stderr)
+    return EXIT_FAILED if failures or any(each.harmed for each in result.variants) else 0
+
+
+def models(arguments: Sequence[str]) -> int:
+    """List the models."""
+    _Parser(prog="syncscope models", description=models.__doc__).parse_args(arguments)
+    rows = [
+        (
+            row.id,
+            f"{row.parameters:,}" if row.parameters else "",
+            row.layers or "",
+            row.hidden or "",
+            row.dtype,
+            row.context or "",
+            row.source,
+            row.note,
+        )
+        for row in list_models()
+    ]
+    headers = ("model", "parameters", "layers", "hidden", "weights", "context", "source", "note")
+    print(tabulate(rows, headers=headers, disable_numparse=True))
+    return 0
+
+
+def devices(arguments: Sequence[str]) -> int:
+    """List the devices: simulated profiles, and what is not there."""
+    _Parser(prog="syncscope devices", description=devices.__doc__).parse_args(arguments)
+    rows = [
+        (f"sim --profile {row['profile']}", row["device"], f"simulated, {row['status']} costs")
+        for row in profile_rows()
+    ]
+    rows.append(("cuda", "", "not built yet"))
+    print(tabulate(rows, headers=("device", "name", "what it is")))
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"models": models, "devices": devices}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        if argv and argv[0] in COMMANDS:
+            return COMMANDS[argv[0]](argv[1:])
+        if argv and not argv[0].startswith("-"):
+            raise UsageError(
+                f"unknown command {argv[0]}; known: {', '.join(COMMANDS)}, or --no-gui"
+            )
+        return bench(argv)
+    except SyncscopeError as error:
+        print(f"syncscope: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("syncscope: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except MemoryError as error:
+        print(f"syncscope: out of memory ({error}); use a smaller model or context", file=sys.stderr)
+        return DeviceError.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

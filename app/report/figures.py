@@ -1,0 +1,177 @@
+"""How figures and names are written in reports for people; text and Markdown share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from syncscope.app.results import BenchResult, SiteRow, VariantResult
+
+COMPARISON = (
+    "variant",
+    "syncs/step",
+    "step us",
+    "p99",
+    "tokens/s [95 % interval]",
+    "first token us",
+    "blocked us",
+    "idle",
+    "bit-exact",
+    "stale",
+)
+"""Headers of the table that compares variants."""
+
+SITES = (
+    "phase",
+    "site",
+    "kind",
+    "per step",
+    "wait us",
+    "verdict",
+    "alone safe",
+    "covered by / why",
+)
+"""Headers of the site table."""
+
+
+def figures_are(device: Mapping[str, Any]) -> str:
+    """Say where figures come from: simulated (and on what costs), or measured on a device."""
+    name = device.get("name") or device.get("kind") or "unknown device"
+    if not device.get("simulated"):
+        return f"measured on {name}"
+    profile = str(device.get("profile") or name)
+    status = ", estimated costs" if "estimated" in profile else ""
+    return f"simulated: {profile}{status}"
+
+
+def describe_device(device: Mapping[str, Any]) -> str:
+    """Return the device's name; a simulated one is called so."""
+    name = str(device.get("name") or device.get("kind") or "unknown")
+    return f"simulated {name}" if device.get("simulated") else name
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """Return a figure with thousands separated; a dash when it is not known."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share as percent; a dash when it is not known."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def yes_no(value: bool | None) -> str:
+    """Return ``yes``, ``no`` or a dash."""
+    return "-" if value is None else "yes" if value else "no"
+
+
+def comparison_rows(result: BenchResult) -> list[tuple[str, ...]]:
+    """Return one row per variant, under the headers `COMPARISON`."""
+    return [_comparison_row(variant) for variant in result.variants]
+
+
+def _comparison_row(variant: VariantResult) -> tuple[str, ...]:
+    metrics = variant.metrics
+    syncs = "-"
+    if metrics.syncs_per_step is not None:
+        before, after = metrics.syncs_before_launch, metrics.syncs_after_launch
+        syncs = f"{metrics.syncs_per_step} ({before}+{after})"
+    tokens = "-"
+    if metrics.tokens_per_s is not None:
+        median, low, high = (f"{each:,.0f}" for each in metrics.tokens_per_s)
+        tokens = f"{median} [{low}, {high}]"
+    step = metrics.step_us or (None, None)
+    return (
+        variant.id,
+        syncs,
+        number(step[0]),
+        number(step[1]),
+        tokens,
+        number(metrics.time_to_first_token_us),
+        number(metrics.host_blocked_us),
+        percent(metrics.device_idle_share),
+        yes_no(variant.bit_exact),
+        str(variant.stale_reads),
+    )
+
+
+def site_cells(row: SiteRow) -> tuple[str, ...]:
+    """Return a row of the site table, under the headers `SITES`."""
+    reason = ", ".join(row.covered_by)
+    return (
+        row.phase,
+        row.site,
+        row.kind,
+        f"{row.per_step:.2f}".rstrip("0").rstrip("."),
+        number(row.wait_us, 2),
+        row.verdict or "-",
+        yes_no(row.alone_safe),
+        "; ".join(each for each in (reason, row.why) if each),
+    )
+
+
+def describe_model(model: Mapping[str, Any]) -> str:
+    """Return the model in one line."""
+    parts = [str(model.get("id"))]
+    if model.get("parameters") is not None:
+        parts.append(f"{model['parameters']:,} parameters")
+    if model.get("layers") is not None:
+        parts.append(f"{model['layers']} layers")
+    if model.get("experts"):
+        parts.append(f"{model['experts']} experts")
+    return ", ".join(parts)
+
+
+def describe_recording(result: BenchResult) -> str:
+    """Return how the run was recorded and what that cost, in one line."""
+    recording = result.recording
+    dropped = recording.get("dropped") or 0
+    if result.device.get("simulated"):
+        overhead = "none: virtual time"
+    elif recording.get("overhead_share") is None:
+        overhead = "not measured"
+    else:
+        overhead = percent(recording["overhead_share"])
+    lost = f"{dropped:,} spans dropped" + (": figures are incomplete" if dropped else "")
+    return f"mode {recording.get('mode') or 'off'}, {lost}, overhead {overhead}"
+
+
+def visible(text: str) -> str:
+    """Return text with every character that a terminal would obey written as an escape."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+        for each in text.replace("\r\n", "\n")
+    )
+
+
+def same_text_as(variants: Sequence[VariantResult], index: int) -> str | None:
+    """Return the id of the first earlier variant with the same text, None if there is none."""
+    for earlier in variants[:index]:
+        if earlier.text == variants[index].text:
+            return earlier.id
+    return None
+
+
+def remarks(variant: VariantResult) -> list[tuple[str, str]]:
+    """Return what there is to say of a variant beside its figures, as label and text."""
+    found = [("passes", ", ".join(variant.passes) or "none")]
+    if variant.dropped_sites:
+        found.append(("dropped", ", ".join(variant.dropped_sites)))
+    found += [("refused", f"{name}: {why}") for name, why in variant.refused.items()]
+    found += [("note", note) for note in variant.notes]
+    if len(variant.orders) > 1:
+        found.append(("orders", f"{len(variant.orders)} data orders tried"))
+    if variant.harmed and variant.harmful_order is not None:
+        found.append(("harm", f"in the data order {variant.harmful_order}"))
+    if variant.stale_reads:
+        found.append(("stale", f"{variant.stale_reads} stale reads; the first ones:"))
+        found += [("", each) for each in variant.first_stale_reads[:3]]
+    if variant.wrong_last_writes:
+        found.append(("writes", f"{variant.wrong_last_writes} times the wrong write came last"))
+    if variant.waits_without_effect:
+        found.append(("waits", f"{variant.waits_without_effect} waits without effect"))
+    if variant.bit_exact is False:
+        found.append(("output", "differs from the first variant's"))
+    if variant.fault:
+        found.append(("fault", f"the run ended early: {variant.fault}"))
+    return found

@@ -1,0 +1,117 @@
+"""The report that the command prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from tabulate import tabulate
+
+from syncscope.app.report.figures import (
+    COMPARISON,
+    SITES,
+    comparison_rows,
+    describe_device,
+    describe_model,
+    describe_recording,
+    figures_are,
+    remarks,
+    same_text_as,
+    site_cells,
+    visible,
+)
+from syncscope.app.report.site_table import SYNC_KINDS, group_rows
+from syncscope.app.results import BenchResult, VariantResult
+
+WIDTH = 120
+_LABEL = 11
+
+
+def render_text(result: BenchResult, quiet: bool = False, verbose: bool = False) -> str:
+    """Return the report of a run.
+
+    Parameters
+    ----------
+    result : BenchResult
+    quiet : bool
+        Only the comparison of the variants.
+    verbose : bool
+        Every site by itself, also copies, launches and host work.
+    """
+    source = figures_are(result.device)
+    parts: list[str] = []
+    if not quiet:
+        parts.append("\n".join(_head(result, source)))
+        parts += ["\n".join(_variant(result, i)) for i in range(len(result.variants))]
+    parts.append(f"Decode steps in steady state ({source})\n{_comparison(result)}")
+    if not quiet:
+        parts += [
+            _sites(result, variant, source, verbose)
+            for variant in result.variants
+            if any(row.variant == variant.id for row in result.sites)
+        ]
+        parts.append(f"recording: {describe_recording(result)}")
+    if result.interrupted:
+        parts.append("interrupted: the figures are of what ran until then")
+    return "\n\n".join(parts)
+
+
+def _head(result: BenchResult, source: str) -> Iterator[str]:
+    version = result.environment.get("version") or ""
+    yield f"Syncscope {version}".rstrip() + f", {source}, {result.rules} rules"
+    yield from _labelled("device", describe_device(result.device))
+    yield from _labelled("model", describe_model(result.model))
+    yield from _labelled("prompt", result.prompt)
+
+
+def _variant(result: BenchResult, index: int) -> Iterator[str]:
+    variant = result.variants[index]
+    yield visible(variant.id)
+    same = same_text_as(result.variants, index)
+    if variant.text is None:
+        yield from _labelled("  text", "nothing was computed")
+    elif same is not None:
+        yield from _labelled("  text", f"same text as {same}")
+    else:
+        yield from _labelled("  text", variant.text)
+    for number, (phase, letters) in enumerate(variant.metrics.patterns.items()):
+        yield from _labelled("" if number else "  pattern", f"{phase:<12} {letters}")
+    for label, text in remarks(variant):
+        yield from _labelled(f"  {label}" if label else "", text)
+
+
+def _labelled(label: str, text: str) -> Iterator[str]:
+    """Yield lines of a text beside its label, wrapped, with its own line breaks kept."""
+    lines: list[str] = []
+    for line in visible(text).split("\n"):
+        lines += textwrap.wrap(line, WIDTH - _LABEL, break_on_hyphens=False) or [""]
+    while len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines):
+        yield f"{label if not number else '':<{_LABEL}}{line}".rstrip()
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int]) -> str:
+    """Return a table in as little width as it takes; the last column is wrapped to `WIDTH`."""
+    lines = [list(headers), *([visible(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
+    widths[-1] = min(widths[-1], max(20, WIDTH - sum(widths[:-1]) - 2 * len(widths[:-1])))
+    for line in lines:
+        line[-1] = "\n".join(textwrap.wrap(line[-1], widths[-1]))
+    lines.insert(1, ["-" * width for width in widths])
+    align = ["right" if i in right else "left" for i in range(len(headers))]
+    table = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
+    return "\n".join(line.rstrip() for line in table.splitlines())
+
+
+def _comparison(result: BenchResult) -> str:
+    return _table(COMPARISON, comparison_rows(result), right=(2, 3, 4, 5, 6, 7, 9))
+
+
+def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bool) -> str:
+    rows = [row for row in result.sites if row.variant == variant.id]
+    if not verbose:
+        rows = list(group_rows(row for row in rows if row.kind in SYNC_KINDS))
+    what = "every site" if verbose else "where the host waits (-v: every site)"
+    table = _table(SITES, map(site_cells, rows), right=(3, 4))
+    return f"{visible(variant.id)}: {what}; mean us per step ({source})\n{table}"

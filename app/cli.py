@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from tabulate import tabulate
@@ -31,7 +30,7 @@ from syncscope.app.session import (
 )
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.sched_core.costs import load_profile, profile_rows
-from syncscope.sched_core.errors import DeviceError, SyncscopeError, UsageError
+from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError
 from syncscope.sched_core.passes.registry import parse_pass
 
 EXIT_FAILED = 1
@@ -52,8 +51,8 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="syncscope",
         description="Which GPU syncs does an inference engine need, and what do they cost?",
-        epilog="Other commands: syncscope models, syncscope devices.  Exit codes: 0 fine; 1 hazard, "
-        "mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
+        epilog="Other commands: syncscope models, syncscope devices.  Exit codes: 0 fine; "
+        "1 hazard, mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
@@ -145,14 +144,23 @@ def _progress(enabled: bool) -> tuple[Progress, Callable[[], None]]:
     return show, bar.close
 
 
-def _exports(options: argparse.Namespace) -> Mapping[str, Callable[[BenchResult], bytes]]:
-    """Return what to write where."""
-    wanted: list[tuple[str | None, Callable[[BenchResult], bytes]]] = [
-        (options.json, lambda result: render_json(result).encode()),
-        (options.csv, lambda result: render_csv(result).encode()),
-        (options.markdown, lambda result: render_markdown(result).encode()),
+def _export(options: argparse.Namespace, result: BenchResult) -> None:
+    """Write what was asked for; one file that cannot be written does not cost the others."""
+    writers: list[tuple[str | None, Callable[[str], None]]] = [
+        (options.timeline, lambda path: write_traces([v.trace for v in result.variants], path)),
+        (options.json, lambda path: write_atomic(path, [render_json(result).encode()])),
+        (options.csv, lambda path: write_atomic(path, [render_csv(result).encode()])),
+        (options.markdown, lambda path: write_atomic(path, [render_markdown(result).encode()])),
     ]
-    return {path: render for path, render in wanted if path}
+    errors = []
+    for path, write in writers:
+        try:
+            if path:
+                write(path)
+        except FileError as error:
+            errors.append(error)
+    if errors:
+        raise FileError("; ".join(map(str, errors)))
 
 
 def bench(arguments: Sequence[str]) -> int:
@@ -160,11 +168,12 @@ def bench(arguments: Sequence[str]) -> int:
     options = _bench_parser().parse_args(arguments)
     if not options.no_gui:
         raise UsageError("the desktop app is not built yet; use syncscope --no-gui")
+    if options.seed < 0:
+        raise UsageError(f"--seed {options.seed}: must be at least 0")
     device = _device(options)
     gates = parse_gates(_split(options.fail_on))
     variants = _variants(options)
-    exports = _exports(options)
-    for path in (*exports, options.timeline):
+    for path in (options.timeline, options.json, options.csv, options.markdown):
         if path:
             check_writable(path)
     model = load_model(options.model, options.seed)
@@ -176,10 +185,7 @@ def bench(arguments: Sequence[str]) -> int:
     finally:
         end()
     print(render_text(result, quiet=options.quiet, verbose=options.verbose))
-    if options.timeline:
-        write_traces([each.trace for each in result.variants], Path(options.timeline))
-    for path, render in exports.items():
-        write_atomic(path, [render(result)])
+    _export(options, result)
     if result.interrupted:
         print("interrupted: what was recorded until then is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -246,7 +252,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("syncscope: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except MemoryError as error:
-        print(f"syncscope: out of memory ({error}); use a smaller model or context", file=sys.stderr)
+        print(
+            f"syncscope: out of memory ({error}); use a smaller model or context", file=sys.stderr
+        )
         return DeviceError.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,7 @@ last 10 %       held out: never trained on, never used to choose anything
 
 ``DIR`` of ``--out`` receives ``model.safetensors`` (F16, Hugging Face Llama names, tied head),
 ``config.json``, ``loss.csv`` and ``figures.json`` (what the model card reports). Needs PyTorch,
-NumPy and safetensors; the product itself needs none of PyTorch.
+NumPy and safetensors; Syncscope itself does not need PyTorch.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from helpers.stories import (
     BOS,
     stories_expected,

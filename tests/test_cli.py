@@ -1,0 +1,271 @@
+"""The command: what it writes, its exit code, and one line for each kind of trouble."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import resources
+
+import jsonschema
+import orjson
+import pytest
+
+from syncscope.app import cli
+from syncscope.app.cli import main
+from syncscope.app.report.chrome_trace import read_traces, write_traces
+
+SCHEMA = resources.files("syncscope.app") / "schemas" / "bench-1.schema.json"
+QUICK = ["--no-gui", "--tokens", "6", "--prompt", "Alice was"]
+
+
+def run(capsys, *arguments):
+    code = main([*QUICK, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(capsys, code, *arguments):
+    """The one line of a run that must be refused before it prints anything."""
+    found, out, err = run(capsys, *arguments)
+    assert found == code, (out, err)
+    assert out == ""
+    assert err.startswith("syncscope: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def bench(tmp_path, name="bench.json"):
+    return orjson.loads((tmp_path / name).read_bytes())
+
+
+# ---- output --------------------------------------------------------------------------------------
+
+
+def test_a_run_prints_text_patterns_table_and_two_variants(capsys):
+    code, out, err = run(capsys)
+    assert code == 0 and err == ""
+    for part in (
+        "baseline",
+        "all",
+        "ssassassassassassasgasssss",
+        "EaegaeE",
+        "input.pos.sync_before",
+        "not analysed",
+        "simulated",
+        "provisional",
+        "same text as baseline",
+    ):
+        assert part in out, part
+
+
+def test_json_has_both_variants_and_obeys_its_schema(tmp_path, capsys):
+    code, _, _ = run(capsys, "--json", str(tmp_path / "bench.json"))
+    data = bench(tmp_path)
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(data)
+    assert code == 0
+    assert [each["id"] for each in data["variants"]] == ["baseline", "all"]
+    assert data["device"]["simulated"] is True
+    assert all(each["bit_exact"] for each in data["variants"])
+
+
+@pytest.mark.parametrize("sim", ["eager", "adversarial"])
+def test_two_runs_write_the_same_json_apart_from_the_environment(tmp_path, capsys, sim):
+    for name in ("one.json", "two.json"):
+        files = ["--json", str(tmp_path / name), "--timeline", str(tmp_path / f"trace-{name}")]
+        assert run(capsys, "--sim", sim, "--ubatch", "4", *files)[0] == 0
+    one, two = bench(tmp_path, "one.json"), bench(tmp_path, "two.json")
+    assert one.pop("environment") and two.pop("environment")
+    assert one == two
+    assert list(one) == list(two)
+    first, second = (read_traces(tmp_path / f"trace-{n}") for n in ("one.json", "two.json"))
+    assert all(a.spans.tobytes() == b.spans.tobytes() for a, b in zip(first, second, strict=True))
+
+
+def test_timeline_of_both_variants_reads_back_and_exports_the_same_bytes(tmp_path, capsys):
+    path, again = tmp_path / "trace.json", tmp_path / "again.json"
+    assert run(capsys, "--timeline", str(path))[0] == 0
+    traces = read_traces(path)
+    assert [each.variant["id"] for each in traces] == ["baseline", "all"]
+    write_traces(traces, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_quiet_prints_the_comparison_and_verbose_more(capsys):
+    normal = run(capsys)[1]
+    quiet, verbose = run(capsys, "-q")[1], run(capsys, "-v")[1]
+    assert "tokens/s" in quiet
+    assert len(quiet) < len(normal) < len(verbose)
+
+
+def test_csv_and_markdown_are_written(tmp_path, capsys):
+    files = ["--csv", str(tmp_path / "b.csv"), "--markdown", str(tmp_path / "b.md")]
+    assert run(capsys, *files)[0] == 0
+    assert (tmp_path / "b.csv").read_text("utf-8").count("\n") == 3
+    assert "| baseline" in (tmp_path / "b.md").read_text("utf-8")
+
+
+def test_models_and_devices_are_listed(capsys):
+    assert main(["models"]) == 0
+    assert "tiny" in capsys.readouterr().out
+    assert main(["devices"]) == 0
+    assert "h200" in capsys.readouterr().out
+
+
+def test_passes_are_added_to_the_preset(capsys):
+    out = run(capsys, "--passes", "repeat-sync-elision")[1]
+    assert "sasasasasasasgas" in out
+
+
+# ---- exit code 1 ---------------------------------------------------------------------------------
+
+
+HAZARD = ["--ubatch", "3", "--sim", "adversarial", "--allow-hazards"]
+
+
+def test_a_hazard_ends_with_1_also_when_it_was_allowed(tmp_path, capsys):
+    arguments = ["--preset", "saaasg", "--drop", "inputs.sync_after", *HAZARD]
+    code, out, _ = run(capsys, *arguments, "--json", str(tmp_path / "bench.json"))
+    assert code == 1
+    assert "dev0.compute late, dev0.per_thread early" in out
+    last = bench(tmp_path)["variants"][-1]
+    assert last["stale_reads"] > 0 and last["bit_exact"] is False
+    assert "prompt:inputs.sync_after" in last["dropped_sites"]
+
+
+def test_a_drop_that_does_no_harm_ends_with_0(capsys):
+    drop = ["--drop", "decode:logits.get1.sync", "--allow-hazards", "--sim", "adversarial"]
+    assert run(capsys, *drop)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("gates", "code"),
+    [("syncs:18", 0), ("syncs:17", 1), ("slower:0", 0), ("hazard,mismatch", 0), ("syncs:1", 1)],
+)
+def test_gates_decide_the_exit_code(capsys, gates, code):
+    found, _, err = run(capsys, "--fail-on", gates)
+    assert found == code
+    assert ("gate failed" in err) == bool(code)
+
+
+def test_a_slower_variant_fails_its_gate(capsys):
+    found, _, err = run(capsys, "--preset", "no-graph", "--fail-on", "slower:10")
+    assert found == 1
+    assert "no-graph" in err and "slower than baseline" in err
+
+
+# ---- exit code 2 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--model", "tinny"], "tiny"),
+        (["--model", "shape:16m"], "shape:15m"),
+        (["--model", "tiny-moe"], "not built yet"),
+        (["--passes", "cuda-grap"], "cuda-graph"),
+        (["--passes", "keep-set"], "not built yet"),
+        (["--passes", "input-slot-ring=9"], "2..4"),
+        (["--passes", "input-slot-ring=x"], "2..4"),
+        (["--passes", "pack-inputs=2"], "takes no value"),
+        (["--preset", "basline"], "baseline"),
+        (["--preset", "b9820"], "not built yet"),
+        (["--drop", "input.pos.sync_befor", "--allow-hazards"], "input.pos.sync_before"),
+        (["--drop", "decoed:graph", "--allow-hazards"], "decode"),
+        (["--drop", "graph", "--allow-hazards"], "no such sync site"),
+        (["--drop", "input.pos.sync_before"], "--allow-hazards"),
+        (["--profile", "h20"], "h200"),
+        (["--device", "simm"], "sim"),
+        (["--tokens", "0"], "at least 1"),
+        (["--tokens", "-4"], "at least 1"),
+        (["--tokens", "many"], "many"),
+        (["--tokens", "9999999999999"], "context"),
+        (["--ubatch", "0"], "at least 1"),
+        (["--prompt", "x" * 5000], "context"),
+        (["--sim", "lazy"], "adversarial"),
+        (["--fail-on", "synch:3"], "syncs"),
+        (["--fail-on", "syncs"], "number"),
+        (["--fail-on", "slower:-1"], "number"),
+        (["--fail-on", "hazard:1"], "no number"),
+        (["--preset", "all,all"], "twice"),
+        (["--jsn", "x"], "--jsn"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_a_wrong_request_is_one_line_that_names_what_is_valid(capsys, arguments, names):
+    assert names in refused(capsys, 2, *arguments)
+
+
+def test_an_unknown_command_names_the_known_ones(capsys):
+    assert main(["modles"]) == 2
+    assert "models" in capsys.readouterr().err
+
+
+def test_without_no_gui_it_says_what_to_do(capsys):
+    assert main([]) == 2
+    assert "--no-gui" in capsys.readouterr().err
+
+
+# ---- exit code 3 ---------------------------------------------------------------------------------
+
+
+def test_a_missing_or_alien_model_file_is_one_line(tmp_path, capsys):
+    alien = tmp_path / "model.safetensors"
+    alien.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    assert str(alien) in refused(capsys, 3, "--model", str(alien))
+    assert "missing" in refused(capsys, 3, "--model", str(tmp_path / "missing.safetensors"))
+
+
+def test_cuda_is_refused_with_what_to_use(capsys):
+    assert "--device sim" in refused(capsys, 3, "--device", "cuda:0")
+
+
+@pytest.mark.parametrize("option", ["--json", "--timeline", "--csv", "--markdown"])
+def test_an_unwritable_path_is_refused_before_anything_runs(tmp_path, capsys, monkeypatch, option):
+    monkeypatch.setattr(cli, "run_bench", lambda *_: pytest.fail("ran"))
+    assert "no/where" in refused(capsys, 3, option, str(tmp_path / "no" / "where" / "x.json"))
+    assert str(tmp_path) in refused(capsys, 3, option, str(tmp_path))
+
+
+@pytest.mark.parametrize("option", ["--json", "--timeline", "--csv", "--markdown"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
+    tmp_path, capsys, monkeypatch, option
+):
+    target = tmp_path / "out.json"
+    target.write_text("older")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    code, _, err = run(capsys, option, str(target))
+    monkeypatch.undo()
+    assert code == 3
+    assert "No space left" in err and str(target) in err
+    assert target.read_text() == "older"
+    assert os.listdir(tmp_path) == ["out.json"]
+
+
+# ---- interruption --------------------------------------------------------------------------------
+
+
+def test_ctrl_c_keeps_and_exports_what_was_recorded(tmp_path):
+    files = ["--json", str(tmp_path / "bench.json"), "--timeline", str(tmp_path / "trace.json")]
+    command = [sys.executable, "-m", "syncscope", "--no-gui", "--model", "shape:135m"]
+    with subprocess.Popen(
+        [*command, "--tokens", "2000", "--prompt", "Alice", *files],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in err and "Traceback" not in err
+    trace = read_traces(tmp_path / "trace.json")[0]
+    assert 0 < len(trace.phases) < 2000
+    assert len(bench(tmp_path)["variants"]) == 1

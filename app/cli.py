@@ -37,7 +37,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-DEFAULT_PROMPT = "Alice was beginning to get very tired"
+DEFAULT_PROMPT = "Alice looked at the Queen and said"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,15 +15,23 @@ cdef enum:  # op_t.kind, as records.Kind
     KIND_WAIT = 4
     KIND_SYNC = 5
     KIND_GRAPH = 6
-    N_VERBS = 7
+    N_VERBS = 7                  # of the kinds before, the ones below occur in Programs only
+    KIND_MEMSET = 7
+    KIND_ALLOC = 8
+    KIND_FREE = 9
 
 cdef enum:  # op_t.flags
     FLAG_BLOCKING = 1
+    FLAG_PDL = 2                 # programmatic dependent launch
+    FLAG_GRID_SYNC = 4           # ... of a kernel that waits for the one before it
 
 cdef enum:  # op_t.scope
     SCOPE_STREAM = 0
     SCOPE_EVENT = 1
     SCOPE_DEVICE = 2
+
+cdef enum:  # op_t.kernel
+    NO_KERNEL = 0xFFFF
 
 cdef enum:  # span_t.role
     ROLE_CALL = 0

@@ -10,6 +10,7 @@ from libc.stdlib cimport free, realloc
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError
+from syncscope.sched_core.records import Kind
 
 
 cdef class KernelTable:
@@ -91,9 +92,18 @@ cdef class Backend:
         self.set_rows(program)
 
     def set_rows(self, program):
-        """Copy the rows of `program`, members after ops, to where the executor reads them."""
+        """Copy the rows of `program`, members after ops, to where the executor reads them.
+
+        Raises
+        ------
+        UsageError
+            For a kind that is no verb of a backend.
+        """
         cdef const uint8_t[::1] view
         rows = np.concatenate([program.ops, program.members])
+        for row in rows[rows["kind"] >= N_VERBS][:1]:
+            site = program.sites[row["site"]].name
+            raise UsageError(f"{site}: {Kind(row['kind']).name} can be analysed, not issued")
         rows["dst"] = rows["src"] = 0
         self.rows = rows
         self.n_ops = len(program.ops)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncscope.sched_core.errors import UsageError, nearest
-from syncscope.sched_core.program import NO_KERNEL, Program
+from syncscope.sched_core.program import BLOCKING, NO_KERNEL, Program
 from syncscope.sched_core.records import Kind
 
 PROFILES = ("h200", "rtx3090")
@@ -78,11 +78,13 @@ class Costs:
     """Of each row (ops, then members): host time of the call, device time, and copy engine.
 
     `engine` is 0 for host to device, 1 for device to host, -1 for what needs no copy engine.
+    `waits` is 1 where the call returns only after the copy: a blocking one, or to pageable memory.
     """
 
     call_ns: npt.NDArray[np.int64]
     exec_ns: npt.NDArray[np.int64]
     engine: npt.NDArray[np.int8]
+    waits: npt.NDArray[np.uint8]
     launch_start_ns: int
     graph_start_ns: int
     copy_start_ns: int
@@ -111,6 +113,7 @@ def row_costs(
     call = np.zeros(len(rows))
     run = np.zeros(len(rows))
     engine = np.full(len(rows), -1, np.int8)
+    waits = rows["flags"] & BLOCKING
 
     host = kind == Kind.HOST
     call[host] = profile.host_ns + np.maximum(
@@ -134,6 +137,7 @@ def row_costs(
         rate = profile.d2h_bytes_per_ns if to_host else profile.h2d_bytes_per_ns
         engine[i] = 1 if to_host else 0
         call[i] = profile.copy_call_ns
+        waits[i] |= memory[target] == "pageable"
         if "pageable" in (memory[source], memory[target]):
             call[i] = profile.pageable_call_ns + nbytes[i] / profile.pageable_bytes_per_ns
         run[i] = profile.copy_ns + nbytes[i] / rate
@@ -141,6 +145,7 @@ def row_costs(
         call_ns=np.rint(call).astype(np.int64),
         exec_ns=np.rint(run).astype(np.int64),
         engine=engine,
+        waits=waits,
         launch_start_ns=round(profile.launch_start_ns),
         graph_start_ns=round(profile.graph_start_ns),
         copy_start_ns=round(profile.copy_start_ns),

@@ -23,6 +23,7 @@ ctypedef struct machine_t:
     const int64_t *call_ns                 # per row
     const int64_t *exec_ns
     const int8_t *engine
+    const uint8_t *waits
     int64_t launch_start_ns, graph_start_ns, copy_start_ns, sync_return_ns
     ring_t *ring
 

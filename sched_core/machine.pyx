@@ -9,7 +9,6 @@ import numpy as np
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from syncscope.sched_core.backend cimport (
-    FLAG_BLOCKING,
     KIND_COPY,
     KIND_GRAPH,
     KIND_HOST,
@@ -89,16 +88,17 @@ cdef void machine_issue(machine_t *m, const op_t *op, int64_t step) noexcept nog
         if target > before:
             now[0] = max(now[0], target + m.sync_return_ns)
     elif op.kind == KIND_RECORD:
-        m.event_ready[op.event] = max(_stream_free(m, op.stream), now[0])
+        m.stream_ready[op.stream] = _stream_free(m, op.stream)
+        m.event_ready[op.event] = max(m.stream_ready[op.stream], now[0])
     elif op.kind == KIND_WAIT:
-        m.stream_ready[op.stream] = max(m.stream_ready[op.stream], m.event_ready[op.event])
+        m.stream_ready[op.stream] = max(_stream_free(m, op.stream), m.event_ready[op.event])
     elif op.kind == KIND_LAUNCH:
         m.stream_ready[op.stream] = _execute(
             m, op, step, max(now[0] + m.launch_start_ns, _stream_free(m, op.stream)))
     elif op.kind == KIND_COPY:
         target = _execute(m, op, step, max(now[0] + m.copy_start_ns, _stream_free(m, op.stream)))
         m.stream_ready[op.stream] = target
-        if op.flags & FLAG_BLOCKING:
+        if m.waits[op - m.rows]:
             now[0] = max(now[0], target + m.sync_return_ns)
     elif op.kind == KIND_GRAPH:
         target = max(now[0] + m.graph_start_ns, _stream_free(m, op.stream))
@@ -128,6 +128,7 @@ cdef class Machine:
         cdef int64_t[::1] host, ready, event, engine
         cdef const int64_t[::1] call_ns = costs.call_ns, exec_ns = costs.exec_ns
         cdef const int8_t[::1] engine_of = costs.engine
+        cdef const uint8_t[::1] waits = costs.waits
         cdef int32_t[::1] device
         cdef uint8_t[::1] kind
         streams = program.streams
@@ -157,6 +158,7 @@ cdef class Machine:
         self.state.call_ns = &call_ns[0]
         self.state.exec_ns = &exec_ns[0]
         self.state.engine = &engine_of[0]
+        self.state.waits = &waits[0]
         self.state.launch_start_ns = costs.launch_start_ns
         self.state.graph_start_ns = costs.graph_start_ns
         self.state.copy_start_ns = costs.copy_start_ns

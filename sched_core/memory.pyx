@@ -26,6 +26,7 @@ from syncscope.sched_core.backend cimport (
     KIND_LAUNCH,
     KIND_SYNC,
     KIND_WAIT,
+    NO_KERNEL,
     SCOPE_DEVICE,
     SCOPE_EVENT,
     STATUS_NO_KERNEL,
@@ -135,7 +136,7 @@ cdef int _run(memory_t *m, const op_t *op, int64_t step, const void *source) noe
     if op.kind == KIND_COPY:
         memmove(op.dst, source, op.nbytes)
         return STATUS_OK
-    kernel = m.kernels[op.kernel]
+    kernel = NULL if op.kernel == NO_KERNEL else m.kernels[op.kernel]
     status = STATUS_NO_KERNEL if kernel == NULL else kernel(
         <void **>op.dst, m.params[op.kernel], m.fault)
     if status != STATUS_OK:

@@ -41,11 +41,9 @@ def pattern(letters: Iterable[str], host: bool = False) -> str:
     """Join letters of a step in issue order; a run of kernels is one ``g``, host work is hidden."""
     out: list[str] = []
     for each in letters:
-        if each == "h" and not host:
-            continue
-        if each == "g" and out and out[-1] == "g":
-            continue
-        out.append(each)
+        hidden = each == "h" and not host
+        if each and not hidden and not (each == "g" and out[-1:] == ["g"]):
+            out.append(each)
     return "".join(out)
 
 

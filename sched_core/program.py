@@ -59,7 +59,10 @@ ACCESS = np.dtype(
 
 assert OP.itemsize == 64 and ACCESS.itemsize == 24
 
-BLOCKING = 1
+BLOCKING, PDL, GRID_SYNC = 1, 2, 4
+"""Bits of `flags`: a call that blocks the host; a kernel with programmatic dependent launch; one of
+those that waits inside for the kernel before it."""
+
 SCOPES = ("stream", "event", "device")
 NO_KERNEL = 0xFFFF
 EAGER_STEPS = 2
@@ -185,6 +188,20 @@ def _access_row(names: _Names, access: Access, step: int) -> tuple[tuple[int, ..
     return (index, slot, int(access.write), 1, access.begin, end), access.step_stride
 
 
+def _check_op(phase: str, op: Op) -> None:
+    """Refuse an op without what its kind works on: backends trust the rows."""
+    on_event = op.kind in (Kind.RECORD, Kind.WAIT) or op.scope == "event"
+    on_stream = op.kind != Kind.HOST and not (op.kind == Kind.SYNC and on_event)
+    lacks = {
+        "a stream": on_stream and not op.stream,
+        "an event": on_event and not op.event,
+        "a source, then a target": op.kind == Kind.COPY
+        and [each.write for each in op.accesses] != [False, True],
+    }
+    for what in (each for each, is_lacking in lacks.items() if is_lacking):
+        raise UsageError(f"{phase}:{op.site}: {op.kind.name} without {what}")
+
+
 def _step_rows(names: _Names, phase: str, step: int, replay: bool) -> _Step:
     """Rows of one step; with `replay` each captured graph is one GRAPH row, else its members."""
     ops: list[tuple[int, ...]] = []
@@ -195,15 +212,17 @@ def _step_rows(names: _Names, phase: str, step: int, replay: bool) -> _Step:
     for op in names.plan.phases[phase]:
         if op.kind == Kind.GRAPH and not replay:
             continue
+        _check_op(phase, op)
         access0 = len(accesses)
         for access in op.accesses:
             row, stride = _access_row(names, access, step)
             accesses.append(row)
             strides.append(stride)
         is_member = replay and op.graph >= 0 and op.kind != Kind.GRAPH
-        nbytes = sum(row[5] - row[4] for row in accesses[access0:])
-        if op.kind == Kind.COPY:
-            nbytes = accesses[-1][5] - accesses[-1][4]
+        sizes = [end - begin for *_, begin, end in accesses[access0:]]
+        if op.kind == Kind.COPY and sizes[0] != sizes[1]:
+            raise UsageError(f"{phase}:{op.site}: copies {sizes[0]} bytes onto {sizes[1]}")
+        nbytes = sizes[0] if op.kind == Kind.COPY else sum(sizes)
         fields = (
             names.site_of(phase, op),
             step,
@@ -259,6 +278,12 @@ def _assemble(names: _Names, steps: Iterable[tuple[int, str, _Step]]) -> Program
             touched = touched.copy()
             touched["begin"] += number * step.stride
             touched["end"] += number * step.stride
+            size = np.array([each.nbytes for each in names.plan.buffers])[touched["buffer"]]
+            for row in touched[(touched["begin"] < 0) | (touched["end"] > size)][:1]:
+                raise UsageError(
+                    f"buffer {names.plan.buffers[row['buffer']].name}, step {number}: bytes "
+                    f"{row['begin']}..{row['end']} lie outside it"
+                )
         n_members += len(parts)
         n_accesses += len(touched)
         ops.append(rows)
@@ -337,7 +362,10 @@ class Table:
 
 
 def tabulate(plan: Plan) -> Table:
-    """Unroll each phase of a plan over one period, once eager and once with graphs replayed."""
+    """Unroll each phase of a plan over one period, once eager and once with graphs replayed.
+
+    A row serves many steps: it carries step 0, and ranges stay where they are in step 0.
+    """
     names = _Names(plan)
     cycle = period(plan)
     steps: list[tuple[int, str, _Step]] = []
@@ -346,7 +374,7 @@ def tabulate(plan: Plan) -> Table:
     for phase in plan.phases:
         for replay in (False, True):
             block = [_step_rows(names, phase, residue, replay) for residue in range(cycle)]
-            steps += [(residue, phase, each) for residue, each in enumerate(block)]
+            steps += [(0, phase, each) for each in block]
             blocks[phase, replay] = Block(row0, len(block[0].ops))
             row0 += sum(len(each.ops) for each in block)
     return Table(

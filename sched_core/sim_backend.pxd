@@ -19,7 +19,7 @@ cdef class SimBackend(Backend):
     cdef readonly object profile
     cdef readonly object late              # stream names whose ops take effect late, or None: all
     cdef readonly bint compute
-    cdef dict _slots                       # (buffer record, slot) -> array of bytes
+    cdef dict _slots                       # (buffer, slot) -> array of bytes
     cdef dict _contents                    # given contents by buffer name
     cdef list _arguments                   # argument arrays that bound rows point into
     cdef object _program

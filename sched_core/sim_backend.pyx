@@ -97,22 +97,24 @@ cdef class SimBackend(Backend):
         slots = {}
         for buffer in buffers if self.compute else ():
             for slot in range(buffer.depth):
-                kept = self._slots.get((buffer, slot))
-                if kept is None and slot == 0 and buffer.name in self._contents:
-                    kept = self._contents[buffer.name]
-                    if kept.nbytes != buffer.nbytes:
-                        raise UsageError(
-                            f"buffer {buffer.name} has {buffer.nbytes} B, its contents "
-                            f"{kept.nbytes} B"
-                        )
-                slots[buffer, slot] = np.zeros(buffer.nbytes, np.uint8) if kept is None else kept
+                kept = self._slots.get((buffer.name, slot))
+                if kept is None and slot == 0:
+                    kept = self._contents.get(buffer.name)
+                if kept is None:
+                    kept = np.zeros(buffer.nbytes, np.uint8)
+                if kept.nbytes != buffer.nbytes:
+                    raise UsageError(
+                        f"buffer {buffer.name} has {buffer.nbytes} B, its contents {kept.nbytes} B"
+                    )
+                slots[buffer.name, slot] = kept
         self._slots = slots
 
     cdef object _resolve(self, program):
         """Fill in copy addresses, argument arrays and counts."""
+        names = [buffer.name for buffer in program.buffers]
         addresses = np.array(
             [
-                self._slots[program.buffers[access["buffer"]], int(access["slot"])].ctypes.data
+                self._slots[names[access["buffer"]], int(access["slot"])].ctypes.data
                 + int(access["begin"])
                 for access in program.accesses
             ],
@@ -128,14 +130,11 @@ cdef class SimBackend(Backend):
         kernels = (rows["kind"] == Kind.HOST) | (rows["kind"] == Kind.LAUNCH)
         rows["dst"][kernels] = addresses.ctypes.data + first[kernels] * addresses.itemsize
         for i in np.flatnonzero(kernels & (source > 0)):
-            rows["src"][i] = self._slots[program.buffers[source[i] - 1], 0].ctypes.data
+            rows["src"][i] = self._slots[names[source[i] - 1], 0].ctypes.data
 
     def read(self, name, slot=0):
         """Return a copy of the bytes of a buffer; pending ops have not taken effect."""
-        for (buffer, at), array in self._slots.items():
-            if buffer.name == name and at == slot:
-                return array.copy()
-        raise KeyError(name)
+        return self._slots[name, slot].copy()
 
     @property
     def counts(self):

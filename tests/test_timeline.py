@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers.traces import COMPUTE, COPIES, HOST, TraceBuilder, token_trace
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.traces import COMPUTE, COPIES, HOST, TraceBuilder, token_trace
 from syncscope.sched_core.timeline import Timeline, busy_ns, fold, union
 
 
@@ -16,8 +16,8 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 @st.composite
 def disjoint(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    steps = draw(st.lists(st.integers(0, 50), min_size=0, max_size=60))
-    times = np.cumsum(steps[: len(steps) // 2 * 2])
+    gaps_and_widths = st.tuples(st.integers(0, 50), st.integers(1, 50))
+    times = np.cumsum(draw(st.lists(gaps_and_widths, max_size=30)))
     return times[0::2].astype(np.int64), times[1::2].astype(np.int64)
 
 
@@ -53,6 +53,7 @@ def test_a_trace_without_spans_has_empty_lanes():
     assert timeline.visible(COMPUTE, 0, 10) == slice(0, 0)
 
 
+@settings(deadline=None)
 @given(intervals, st.integers(0, 80), st.integers(0, 30))
 def test_visible_misses_no_span_that_touches_the_window(pairs, t0, width):
     build = TraceBuilder().step("decode")
@@ -65,6 +66,7 @@ def test_visible_misses_no_span_that_touches_the_window(pairs, t0, width):
     assert set(touches) <= set(range(len(lane))[found])
 
 
+@settings(deadline=None)
 @given(disjoint(), st.integers(0, 80), st.integers(0, 30))
 def test_visible_has_only_what_touches_where_spans_are_disjoint(spans, t0, width):
     build = TraceBuilder().step("decode")
@@ -82,6 +84,7 @@ def test_fold_merges_narrow_neighbours_and_keeps_wide_spans():
     assert [each.tolist() for each in folded] == [[0, 6, 41, 60], [5, 40, 42, 61], [3, 1, 1, 1]]
 
 
+@settings(deadline=None)
 @given(disjoint(), st.floats(0.01, 20), st.floats(0.5, 5))
 def test_fold_keeps_the_total_count_and_every_wide_span(spans, ns_per_px, min_px):
     begin, end = spans
@@ -116,6 +119,7 @@ def test_busy_time_counts_overlap_once(pairs, busy):
     assert busy_ns(*columns(pairs)) == busy
 
 
+@settings(deadline=None)
 @given(intervals)
 def test_union_covers_the_same_times(pairs):
     covered = {t for begin, end in pairs for t in range(begin, end)}

@@ -13,7 +13,7 @@ COMPARISON = (
     "step us",
     "p99",
     "tokens/s [95 % interval]",
-    "first token us",
+    "TTFT us",
     "blocked us",
     "idle",
     "bit-exact",

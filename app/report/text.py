@@ -91,13 +91,16 @@ def _labelled(label: str, text: str) -> Iterator[str]:
         yield f"{label if not number else '':<{_LABEL}}{line}".rstrip()
 
 
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int]) -> str:
-    """Return a table in as little width as it takes; the last column is wrapped to `WIDTH`."""
+def _table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int], wrapped: int
+) -> str:
+    """Return a table in as little width as it takes; one column is wrapped to stay in `WIDTH`."""
     lines = [list(headers), *([visible(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
-    widths[-1] = min(widths[-1], max(20, WIDTH - sum(widths[:-1]) - 2 * len(widths[:-1])))
+    others = sum(widths) - widths[wrapped] + 2 * (len(widths) - 1)
+    widths[wrapped] = min(widths[wrapped], max(20, WIDTH - others))
     for line in lines:
-        line[-1] = "\n".join(textwrap.wrap(line[-1], widths[-1]))
+        line[wrapped] = "\n".join(textwrap.wrap(line[wrapped], widths[wrapped]))
     lines.insert(1, ["-" * width for width in widths])
     align = ["right" if i in right else "left" for i in range(len(headers))]
     table = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
@@ -105,7 +108,7 @@ def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequenc
 
 
 def _comparison(result: BenchResult) -> str:
-    return _table(COMPARISON, comparison_rows(result), right=(2, 3, 4, 5, 6, 7, 9))
+    return _table(COMPARISON, comparison_rows(result), right=(2, 3, 4, 5, 6, 7, 9), wrapped=0)
 
 
 def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bool) -> str:
@@ -113,5 +116,6 @@ def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bo
     if not verbose:
         rows = list(group_rows(row for row in rows if row.kind in SYNC_KINDS))
     what = "every site" if verbose else "where the host waits (-v: every site)"
-    table = _table(SITES, map(site_cells, rows), right=(3, 4))
-    return f"{visible(variant.id)}: {what}; mean us per step ({source})\n{table}"
+    table = _table(SITES, map(site_cells, rows), right=(3, 4), wrapped=7)
+    title = f"{visible(variant.id)}: {what}; mean us per step ({source})"
+    return f"{textwrap.fill(title, WIDTH)}\n{table}"

@@ -136,7 +136,7 @@ def parse_pass(text: str) -> tuple[str, int]:
         return name, 0
     if not equals:
         return name, parameter.default
-    if not value.isdecimal() or not parameter.low <= int(value) <= parameter.high:
+    if value not in map(str, range(parameter.low, parameter.high + 1)):
         raise UsageError(
             f"pass {name}: {parameter.name} {value!r} outside {parameter.low}..{parameter.high}; "
             f"write {name}={parameter.default}"
@@ -148,8 +148,8 @@ def parse_pass(text: str) -> tuple[str, int]:
 class Applied:
     """A plan with passes applied.
 
-    `pulled_in` lists passes that were added because another needs them; `refused` says of each
-    pass that was asked for and not applied why.
+    `pulled_in` lists passes that were applied because another needs them; `refused` says of each
+    pass that was asked for or needed, and not applied, why.
     """
 
     plan: Plan
@@ -186,7 +186,7 @@ def apply_passes(
             continue
         name, value = parse_pass(text)
         values[name] = value
-    asked = tuple(values)
+    asked = set(values)
     for name in PASSES_BACKWARDS:
         if name in values:
             for need in PASSES[name].needs:
@@ -207,8 +207,8 @@ def apply_passes(
         else:
             label = f"{name}={values[name]}" if each.parameter else name
             plan = replace(changed, passes=(*plan.passes, label))
-    pulled_in = tuple(name for name in values if name not in asked)
-    return Applied(plan, tuple(sorted(pulled_in, key=list(PASSES).index)), refused)
+    added = values.keys() - asked - refused.keys()
+    return Applied(plan, tuple(name for name in PASSES if name in added), refused)
 
 
 PASSES_BACKWARDS = tuple(reversed(PASSES))

@@ -1,0 +1,13 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HAZARD: np.dtype[np.void]
+HAZARDS: tuple[str, ...]
+
+class Ranges:
+    def __init__(self, n_places: int, max_hazards: int) -> None: ...
+    @property
+    def n_places(self) -> int: ...
+    def hazards(self) -> NDArray[Any]: ...

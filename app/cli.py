@@ -13,6 +13,11 @@ from tqdm import tqdm
 
 from syncscope import __version__
 from syncscope.app.bench.gates import parse_gates
+from syncscope.app.conformance import judge
+from syncscope.app.conformance import render_json as conformance_json
+from syncscope.app.conformance import render_text as conformance_text
+from syncscope.app.experiments import with_experiments
+from syncscope.app.importers.conformance import MAX_CASES, MAX_OPS, read_cases
 from syncscope.app.report.atomic import check_writable, write_atomic
 from syncscope.app.report.chrome_trace import write_traces
 from syncscope.app.report.csv_report import render_csv
@@ -31,6 +36,7 @@ from syncscope.app.session import (
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.sched_core.costs import load_profile, profile_rows
 from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError
+from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.registry import parse_pass
 
 EXIT_FAILED = 1
@@ -51,7 +57,7 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="syncscope",
         description="Which GPU syncs does an inference engine need, and what do they cost?",
-        epilog="Other commands: syncscope models, syncscope devices.  Exit codes: 0 fine; "
+        epilog="Other commands: syncscope models, devices, conformance.  Exit codes: 0 fine; "
         "1 hazard, mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
         allow_abbrev=False,
     )
@@ -66,6 +72,12 @@ def _bench_parser() -> argparse.ArgumentParser:
         default="eager",
         help="data order of the simulator: as issued, or every order a device may choose",
     )
+    where.add_argument(
+        "--rules",
+        choices=RULES,
+        default="practical",
+        help="what verdicts lean on: what hardware does, or only what CUDA documents",
+    )
     where.add_argument("--seed", type=int, default=0, help="of random weights and sampled orders")
     where.add_argument("--no-compute", action="store_true", help="time the plan, compute nothing")
     what = parser.add_argument_group("what")
@@ -79,6 +91,12 @@ def _bench_parser() -> argparse.ArgumentParser:
     how.add_argument("--drop", default="", help="syncs to remove raw: [PHASE:]SITE,..; * matches")
     how.add_argument(
         "--allow-hazards", action="store_true", help="run also what is not proved to be safe"
+    )
+    how.add_argument(
+        "--provoke", action="store_true", help="drop each kept sync in turn, in every data order"
+    )
+    how.add_argument(
+        "--minimal", action="store_true", help="name the smallest sets of syncs and the quickest"
     )
     out = parser.add_argument_group("output")
     out.add_argument("--timeline", metavar="FILE", help="trace for Perfetto and syncscope")
@@ -103,15 +121,10 @@ def _split(text: str) -> list[str]:
 def _variants(options: argparse.Namespace) -> list[Variant]:
     """Presets, each with the extra passes and the drops that were asked for."""
     passes, drop = _split(options.passes), _split(options.drop)
-    if drop and not options.allow_hazards:
-        raise UsageError(
-            "--drop removes syncs without a proof until the ordering analysis exists; "
-            "add --allow-hazards to do it all the same"
-        )
     presets = _split(options.preset) or (["baseline"] if passes or drop else ["baseline", "all"])
     for text in passes:
         parse_pass(text)
-    return [preset_variant(preset, passes, drop) for preset in presets]
+    return [preset_variant(preset, passes, drop, options.allow_hazards) for preset in presets]
 
 
 def _device(options: argparse.Namespace) -> Device:
@@ -123,6 +136,7 @@ def _device(options: argparse.Namespace) -> Device:
         raise UsageError(f"--device {kind}: unknown device; known: sim")
     return Device(
         profile=load_profile(options.profile),
+        rules=options.rules,
         adversarial=options.sim == "adversarial",
         seed=options.seed,
         compute=not options.no_compute,
@@ -182,6 +196,9 @@ def bench(arguments: Sequence[str]) -> int:
     show, end = _progress(sys.stderr.isatty() and not options.quiet)
     try:
         result = run_bench(workload, device, variants, show, options.prompt)
+        if (options.provoke or options.minimal) and not result.interrupted:
+            asked = (options.provoke, options.minimal)
+            result = with_experiments(result, workload, device, variants, *asked)
     finally:
         end()
     print(render_text(result, quiet=options.quiet, verbose=options.verbose))
@@ -228,7 +245,38 @@ def devices(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"models": models, "devices": devices}
+def conformance(arguments: Sequence[str]) -> int:
+    """Judge cases whose hazards are known, and show where the ordering analysis disagrees."""
+    parser = _Parser(
+        prog="syncscope conformance",
+        description=conformance.__doc__,
+        epilog=f"A file holds up to {MAX_CASES:,} cases of up to {MAX_OPS:,} ops each.  "
+        "Exit codes: 0 all agree; 1 some do not; 2 usage; 3 the file cannot be read.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="FILE", help="cases as JSON (hazard-cases/1)")
+    parser.add_argument(
+        "--rules",
+        choices=RULES,
+        default="strict",
+        help="what CUDA documents, or also what current hardware does",
+    )
+    parser.add_argument("--json", metavar="FILE", help="the result (syncscope-conformance/1)")
+    options = parser.parse_args(arguments)
+    if options.json:
+        check_writable(options.json)
+    judgements = [judge(case, options.rules) for case in read_cases(options.file)]
+    print(conformance_text(judgements, options.rules))
+    if options.json:
+        write_atomic(options.json, [conformance_json(judgements).encode()])
+    return EXIT_FAILED if any(each.why for each in judgements) else 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "models": models,
+    "devices": devices,
+    "conformance": conformance,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncscope.sched_core.records import Missing
 from syncscope.sched_core.trace import Trace
 
 
@@ -33,8 +34,9 @@ class Metrics:
 class SiteRow:
     """One line of the site table: a site of a phase in one variant.
 
-    `per_step` and `wait_us` are means over the phase's steps.  `verdict` is ``not analysed`` until
-    the ordering analysis exists; `why` may then say what the row is.
+    `per_step` and `wait_us` are means over the phase's steps.  `verdict`, `alone_safe` and
+    `covered_by` are those of the ordering analysis, ``unknown`` where there was none; of a row that
+    is no sync the verdict is empty and `why` says what the row is.
     """
 
     variant: str
@@ -43,10 +45,52 @@ class SiteRow:
     kind: str
     per_step: float
     wait_us: float
-    verdict: str = "not analysed"
+    verdict: str = ""
     alone_safe: bool | None = None
     covered_by: tuple[str, ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """A hazard of a variant: one that is there, or one that a dropped sync would make.
+
+    Parameters
+    ----------
+    missing : Missing
+        Both accesses and the fix.
+    first_phase, second_phase : str
+        Phases of their steps.
+    why : str
+        The hazard in a sentence.
+    seen : bool or None
+        Whether the simulator saw a stale read or a wrong last write for it; None: not tried.
+    output_differs : bool or None
+        Whether the output then differed; None: not tried or nothing computed.
+    """
+
+    missing: Missing
+    first_phase: str
+    second_phase: str
+    why: str
+    seen: bool | None = None
+    output_differs: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provoked:
+    """What happened when one kept sync was dropped in every data order.
+
+    `phase`, `site` name the sync, `seen` says whether a race was seen, `order` in which data order
+    first.
+    """
+
+    phase: str
+    site: str
+    verdict: str
+    seen: bool
+    output_differs: bool | None
+    order: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +127,12 @@ class VariantResult:
         The first of them that did harm.
     fault : str or None
         Why the run ended early (a kernel refused a value).
+    hazards : tuple of Hazard
+        What the ordering analysis misses in this variant.
+    provoked : tuple of Provoked
+        One per kept sync of the phases that ran, if asked for.
+    minimal : str
+        The smallest sets of syncs in words, if asked for.
     """
 
     id: str
@@ -104,6 +154,9 @@ class VariantResult:
     orders: tuple[str, ...]
     harmful_order: str | None
     fault: str | None
+    hazards: tuple[Hazard, ...] = ()
+    provoked: tuple[Provoked, ...] = ()
+    minimal: str = ""
 
     @property
     def harmed(self) -> bool:

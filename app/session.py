@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -19,7 +19,8 @@ import numpy.typing as npt
 from syncscope.app.bench.metrics import measure
 from syncscope.app.environment import describe_environment
 from syncscope.app.report.site_table import site_rows
-from syncscope.app.results import BenchResult, VariantResult
+from syncscope.app.results import BenchResult, SiteRow, VariantResult
+from syncscope.app.verdicts import hazards_of, with_verdicts
 from syncscope.kernels.host import host_table
 from syncscope.kernels.registry import Model
 from syncscope.kernels.transformer import build_graph, instances
@@ -28,6 +29,7 @@ from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.costs import Profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import KernelFault, UsageError
+from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.drop_sites import drop_sites
 from syncscope.sched_core.passes.registry import (
     FILTERED_PRESETS,
@@ -37,9 +39,11 @@ from syncscope.sched_core.passes.registry import (
     preset_passes,
 )
 from syncscope.sched_core.planner import plan_baseline
-from syncscope.sched_core.records import Plan
+from syncscope.sched_core.records import Finding, Plan
 from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.trace import Trace
+from syncscope.sched_core.verdict import analyse, hazards_added
+from syncscope.sched_core.why import missing_sentence
 
 KV_GRANULE = 256
 """The KV cache is rounded up to this many rows, as llama.cpp does, so that shapes stay."""
@@ -144,11 +148,13 @@ class Workload:
 class Device:
     """The simulated device that a run uses.
 
-    `adversarial` runs every variant in every data order, `seed` chooses among them where there
-    are too many; `compute` False times the plan without computing it.
+    `rules` is the rule set that it obeys and that verdicts are given under; `adversarial` runs
+    every variant in every data order, `seed` chooses among them where there are too many;
+    `compute` False times the plan without computing it.
     """
 
     profile: Profile
+    rules: str = "practical"
     adversarial: bool = False
     seed: int = 0
     compute: bool = True
@@ -183,16 +189,23 @@ class Device:
 class Variant:
     """What is run: passes on the baseline, and sync sites removed raw.
 
-    `filtered` reports passes that are not built yet instead of refusing the variant.
+    `filtered` reports passes that are not built yet instead of refusing the variant;
+    `allow_hazards` applies also what makes a hazard.
     """
 
     id: str
     passes: tuple[str, ...]
     drop: tuple[str, ...] = ()
     filtered: bool = False
+    allow_hazards: bool = False
 
 
-def preset_variant(preset: str, extra: Iterable[str] = (), drop: Iterable[str] = ()) -> Variant:
+def preset_variant(
+    preset: str,
+    extra: Iterable[str] = (),
+    drop: Iterable[str] = (),
+    allow_hazards: bool = False,
+) -> Variant:
     """Return a preset with extra passes and with syncs dropped.
 
     Raises
@@ -202,7 +215,8 @@ def preset_variant(preset: str, extra: Iterable[str] = (), drop: Iterable[str] =
     """
     extra, drop = tuple(extra), tuple(drop)
     name = "+".join((preset, *extra)) + (" -drop" if drop else "")
-    return Variant(name, (*preset_passes(preset), *extra), drop, preset in FILTERED_PRESETS)
+    passes = (*preset_passes(preset), *extra)
+    return Variant(name, passes, drop, preset in FILTERED_PRESETS, allow_hazards)
 
 
 REFERENCE = Variant("baseline", PRESETS["baseline"])
@@ -224,23 +238,32 @@ class Planned:
         notes = []
         if self.applied.pulled_in:
             notes.append(f"also applied, as needed: {', '.join(self.applied.pulled_in)}")
-        guards = [
-            op.site
-            for op in self.plan.phases.get("decode", ())
-            if op.scope == "event" and op.site == "inputs.copied.sync"
-        ]
-        if guards:
-            notes.append(
-                f"guard {', '.join(guards)} kept in every phase: until the ordering analysis "
-                "exists none is dropped"
-            )
+        if self.applied.guards_dropped:
+            guards = ", ".join(self.applied.guards_dropped)
+            notes.append(f"guards dropped where the kept set does without: {guards}")
         return tuple(notes)
 
 
-def plan_variant(baseline: Plan, variant: Variant) -> Planned:
-    """Apply a variant to the baseline; UsageError for a pass, value or site that is unknown."""
-    applied = apply_passes(baseline, variant.passes, CUDA, variant.filtered)
+def plan_variant(baseline: Plan, variant: Variant, rules: str = "practical") -> Planned:
+    """Apply a variant to the baseline.
+
+    Raises
+    ------
+    UsageError
+        For a pass, value or site that is unknown, or a drop that makes a hazard under `rules` and
+        was not allowed to.
+    """
+    applied = apply_passes(
+        baseline, variant.passes, CUDA, rules, variant.filtered, variant.allow_hazards
+    )
     plan, dropped = drop_sites(applied.plan, variant.drop)
+    if dropped and not variant.allow_hazards:
+        program, missing = hazards_added(applied.plan, plan, rules)
+        if missing:
+            raise UsageError(
+                f"--drop {','.join(variant.drop)} is refused: "
+                f"{missing_sentence(program, missing[0])}; --allow-hazards runs it all the same"
+            )
     return Planned(variant, plan, applied, dropped)
 
 
@@ -255,7 +278,7 @@ class Run:
     fault: str | None = None
     interrupted: bool = False
     counts: tuple[int, int, int] = (0, 0, 0)
-    stale: tuple[str, ...] = field(default=())
+    stale: tuple[tuple[int, str, str, str], ...] = ()
 
     @property
     def harmed(self) -> bool:
@@ -290,10 +313,7 @@ def run_plan(
         except KeyboardInterrupt:
             run.interrupted = True
         run.counts = backend.counts
-        run.stale = tuple(
-            f"step {step} ({phase}): {site} read {buffer} before or after its time"
-            for step, phase, site, buffer in backend.stale_reads()
-        )
+        run.stale = tuple(backend.stale_reads())
         if device.compute:
             begin = len(workload.prompt)
             tokens = backend.read("tokens").view(np.int32)
@@ -325,13 +345,14 @@ def run_variant(
     reference: Reference | None,
     environment: Mapping[str, Any],
     progress: Progress,
-) -> tuple[VariantResult, Reference, bool]:
-    """Run a variant in every data order.
+) -> tuple[VariantResult, tuple[SiteRow, ...], Reference, bool]:
+    """Run a variant in every data order, and analyse it.
 
     Returns
     -------
     result : VariantResult
         Times of the first order (they are the same in all), counts of the one that did most harm.
+    sites : tuple of SiteRow
     reference : Reference
         The output in the first order.
     interrupted : bool
@@ -353,8 +374,14 @@ def run_variant(
     worst = max(
         harmful, key=lambda run: (run.counts[0] + run.counts[1], differs(run)), default=first
     )
-    trace = _trace(workload, device, planned, first, environment)
+    others = [rules for rules in RULES if rules != device.rules]
+    analysis, other = (analyse(planned.plan, rules) for rules in (device.rules, *others))
+    trace = make_trace(workload, device, planned, first, environment, analysis.findings)
     tokens = worst.token_ids
+    bit_exact = None if interrupted or not device.compute else not any(map(differs, runs))
+    differed = None if bit_exact is None else not bit_exact
+    stale = [(site, buffer) for run in runs for _, _, site, buffer in run.stale]
+    tried = device.adversarial and not interrupted
     result = VariantResult(
         id=planned.variant.id,
         passes=planned.plan.passes,
@@ -367,16 +394,21 @@ def run_variant(
         text=workload.model.tokenizer.decode(tokens) if device.compute else None,
         output_sha256=_sha256(tokens) if device.compute else None,
         logits_sha256=worst.logits,
-        bit_exact=None if interrupted or not device.compute else not any(map(differs, runs)),
+        bit_exact=bit_exact,
         stale_reads=worst.counts[0],
         wrong_last_writes=worst.counts[1],
         waits_without_effect=worst.counts[2],
-        first_stale_reads=worst.stale[:8],
+        first_stale_reads=tuple(
+            f"step {step} ({phase}): {site} read {buffer} before or after its time"
+            for step, phase, site, buffer in worst.stale[:8]
+        ),
         orders=tuple(run.order for run in runs),
         harmful_order=harmful[0].order if harmful else None,
         fault=next((run.fault for run in runs if run.fault), None),
+        hazards=hazards_of(analysis, stale, tried, differed),
     )
-    return result, own, interrupted
+    rows = with_verdicts(site_rows(result.id, trace), analysis, other)
+    return result, rows, own, interrupted
 
 
 def _sha256(token_ids: tuple[int, ...]) -> str:
@@ -394,9 +426,15 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
-def _trace(
-    workload: Workload, device: Device, planned: Planned, run: Run, environment: Mapping[str, Any]
+def make_trace(
+    workload: Workload,
+    device: Device,
+    planned: Planned,
+    run: Run,
+    environment: Mapping[str, Any],
+    findings: tuple[Finding, ...] = (),
 ) -> Trace:
+    """Return the recording of a run."""
     engine = run.engine
     return Trace(
         sites=tuple(engine.sites),
@@ -415,6 +453,7 @@ def _trace(
         recording=describe_recording(engine.recorder.dropped),
         environment=environment,
         plans=tuple(engine.plans),
+        findings=findings,
     )
 
 
@@ -450,26 +489,28 @@ def run_bench(
     if len(set(ids)) != len(ids):
         raise UsageError(f"a variant is asked for twice: {', '.join(ids)}")
     baseline = workload.plan()
-    planned = [plan_variant(baseline, each) for each in wanted]
+    planned = [plan_variant(baseline, each, device.rules) for each in wanted]
     environment = describe_environment()
     results: list[VariantResult] = []
+    sites: list[SiteRow] = []
     reference: Reference | None = None
     interrupted = False
     for each in planned:
-        result, own, interrupted = run_variant(
+        result, rows, own, interrupted = run_variant(
             workload, device, each, reference, environment, progress
         )
         reference = reference or own
         results.append(result)
+        sites += rows
         if interrupted:
             break
     return BenchResult(
         device=device.describe(),
         model=describe_model(workload.model),
-        rules="practical",
+        rules=device.rules,
         recording=describe_recording(sum(each.trace.dropped for each in results)),
         variants=tuple(results),
-        sites=tuple(row for each in results for row in site_rows(each.id, each.trace)),
+        sites=tuple(sites),
         environment=environment,
         prompt=prompt,
         interrupted=interrupted,

@@ -80,7 +80,8 @@ cdef class KernelTable:
     cdef kernel_t *_function
     cdef double **_param
     cdef int _capacity
-    cdef int add(self, str name, kernel_t function, object params, double moved, double work) except -1
+    cdef int add(self, str name, kernel_t function, object params, double moved,
+                 double work) except -1
 
 
 cdef class Backend:
@@ -95,3 +96,4 @@ cdef class Backend:
 
 
 cdef int64_t monotonic_ns(void *self) noexcept nogil
+cdef size_t address(array) except 0

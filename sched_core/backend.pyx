@@ -5,7 +5,7 @@ clock.  It is what the executor's own cost is measured against.
 """
 import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -34,7 +34,8 @@ cdef class KernelTable:
     def __len__(self):
         return len(self.index)
 
-    cdef int add(self, str name, kernel_t function, object params, double moved, double work) except -1:
+    cdef int add(self, str name, kernel_t function, object params, double moved,
+                 double work) except -1:
         """Add an instance; its numbers, the bytes it moves, its multiply-adds."""
         cdef int n = len(self.index)
         cdef double[::1] values
@@ -60,6 +61,11 @@ cdef class KernelTable:
             return self.index[name]
         except KeyError:
             raise UsageError(f"no kernel {name} here; known: {len(self.index)} instances") from None
+
+
+cdef size_t address(array) except 0:
+    """Address of a C-contiguous array; whoever takes it keeps the array alive."""
+    return array.ctypes.data
 
 
 cdef int _nothing(void *self, const op_t *op, int64_t step) noexcept nogil:
@@ -99,7 +105,6 @@ cdef class Backend:
         UsageError
             For a kind that is no verb of a backend.
         """
-        cdef const uint8_t[::1] view
         rows = np.concatenate([program.ops, program.members])
         for row in rows[rows["kind"] >= N_VERBS][:1]:
             site = program.sites[row["site"]].name
@@ -107,10 +112,7 @@ cdef class Backend:
         rows["dst"] = rows["src"] = 0
         self.rows = rows
         self.n_ops = len(program.ops)
-        self.table = NULL
-        if len(rows):
-            view = rows.view(np.uint8)
-            self.table = <op_t *>&view[0]
+        self.table = <op_t *>address(rows)
 
     def raise_fault(self, program, int status):
         """Turn the status of a failed verb into its exception."""

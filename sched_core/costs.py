@@ -145,7 +145,7 @@ def row_costs(
         call_ns=np.rint(call).astype(np.int64),
         exec_ns=np.rint(run).astype(np.int64),
         engine=engine,
-        waits=waits,
+        waits=waits.astype(np.uint8),
         launch_start_ns=round(profile.launch_start_ns),
         graph_start_ns=round(profile.graph_start_ns),
         copy_start_ns=round(profile.copy_start_ns),

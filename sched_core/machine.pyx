@@ -19,6 +19,7 @@ from syncscope.sched_core.backend cimport (
     ROLE_EXEC,
     SCOPE_DEVICE,
     SCOPE_EVENT,
+    address,
     op_t,
 )
 from syncscope.sched_core.recorder cimport SpanRing, ring_push
@@ -124,13 +125,6 @@ cdef class Machine:
     """
 
     def __init__(self, program, rows, costs, SpanRing recorder):
-        cdef const uint8_t[::1] view = rows.view(np.uint8)
-        cdef int64_t[::1] host, ready, event, engine
-        cdef const int64_t[::1] call_ns = costs.call_ns, exec_ns = costs.exec_ns
-        cdef const int8_t[::1] engine_of = costs.engine
-        cdef const uint8_t[::1] waits = costs.waits
-        cdef int32_t[::1] device
-        cdef uint8_t[::1] kind
         streams = program.streams
         devices = [stream.device for stream in streams]
         n_threads = program.n_threads
@@ -143,27 +137,25 @@ cdef class Machine:
             "device": np.array([*devices, -1], np.int32),
             "kind": np.array([*(STREAM_KINDS.index(s.kind) for s in streams), 0], np.uint8),
         }
-        host, ready = self._arrays["host"], self._arrays["ready"]
-        event, engine = self._arrays["event"], self._arrays["engine"]
-        device, kind = self._arrays["device"], self._arrays["kind"]
-        self.state.rows = <const op_t *>&view[0]
-        self.state.host_now = &host[0]
-        self.state.stream_ready = &ready[0]
-        self.state.event_ready = &event[0]
-        self.state.engine_free = &engine[0]
-        self.state.stream_device = &device[0]
-        self.state.stream_kind = &kind[0]
-        self.state.n_threads = n_threads
-        self.state.n_streams = len(streams)
-        self.state.call_ns = &call_ns[0]
-        self.state.exec_ns = &exec_ns[0]
-        self.state.engine = &engine_of[0]
-        self.state.waits = &waits[0]
-        self.state.launch_start_ns = costs.launch_start_ns
-        self.state.graph_start_ns = costs.graph_start_ns
-        self.state.copy_start_ns = costs.copy_start_ns
-        self.state.sync_return_ns = costs.sync_return_ns
-        self.state.ring = &recorder.ring
+        m = &self.state
+        m.rows = <const op_t *>address(rows)
+        m.host_now = <int64_t *>address(self._arrays["host"])
+        m.stream_ready = <int64_t *>address(self._arrays["ready"])
+        m.event_ready = <int64_t *>address(self._arrays["event"])
+        m.engine_free = <int64_t *>address(self._arrays["engine"])
+        m.stream_device = <int32_t *>address(self._arrays["device"])
+        m.stream_kind = <uint8_t *>address(self._arrays["kind"])
+        m.n_threads = n_threads
+        m.n_streams = len(streams)
+        m.call_ns = <const int64_t *>address(costs.call_ns)
+        m.exec_ns = <const int64_t *>address(costs.exec_ns)
+        m.engine = <const int8_t *>address(costs.engine)
+        m.waits = <const uint8_t *>address(costs.waits)
+        m.launch_start_ns = costs.launch_start_ns
+        m.graph_start_ns = costs.graph_start_ns
+        m.copy_start_ns = costs.copy_start_ns
+        m.sync_return_ns = costs.sync_return_ns
+        m.ring = &recorder.ring
 
     @property
     def now_ns(self):

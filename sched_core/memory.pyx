@@ -32,6 +32,7 @@ from syncscope.sched_core.backend cimport (
     STATUS_NO_KERNEL,
     STATUS_OK,
     KernelTable,
+    address,
     kernel_t,
     op_t,
 )
@@ -423,29 +424,29 @@ cdef class Memory:
                 self._arrays["function"][i] = <size_t><void *>kernels._function[position]
                 self._arrays["params"][i] = <size_t>kernels._param[position]
         m = &self.state
-        m.rows = <const op_t *>_address(rows)
-        m.touches = <const touch_t *>_address(touches)
-        m.issued = <int64_t *>_address(self._arrays["issued"])
-        m.present = <int64_t *>_address(self._arrays["present"])
-        m.late = <uint8_t *>_address(self._arrays["late"])
-        m.stream_head = <int64_t *>_address(self._arrays["head"])
-        m.stream_tail = <int64_t *>_address(self._arrays["tail"])
-        m.stream_device = <int32_t *>_address(self._arrays["device"])
-        m.stream_kind = <uint8_t *>_address(self._arrays["kind"])
+        m.rows = <const op_t *>address(rows)
+        m.touches = <const touch_t *>address(touches)
+        m.issued = <int64_t *>address(self._arrays["issued"])
+        m.present = <int64_t *>address(self._arrays["present"])
+        m.late = <uint8_t *>address(self._arrays["late"])
+        m.stream_head = <int64_t *>address(self._arrays["head"])
+        m.stream_tail = <int64_t *>address(self._arrays["tail"])
+        m.stream_device = <int32_t *>address(self._arrays["device"])
+        m.stream_kind = <uint8_t *>address(self._arrays["kind"])
         m.n_streams = n_streams
-        m.event_node = <int64_t *>_address(self._arrays["event"])
-        m.nodes = <node_t *>_address(self._arrays["nodes"])
-        m.expected = <int64_t *>_address(self._arrays["expected"])
+        m.event_node = <int64_t *>address(self._arrays["event"])
+        m.nodes = <node_t *>address(self._arrays["nodes"])
+        m.expected = <int64_t *>address(self._arrays["expected"])
         m.expected_mask = mask
-        m.staging = <uint8_t *>_address(self._arrays["staging"])
+        m.staging = <uint8_t *>address(self._arrays["staging"])
         m.staging_nbytes = max(from_pageable, default=0)
-        m.staging_used = <uint8_t *>_address(self._arrays["used"])
-        m.pageable = <const uint8_t *>_address(self._arrays["pageable"])
-        m.access_buffer = <const int32_t *>_address(self._arrays["buffer"])
-        m.kernels = <const kernel_t *>_address(self._arrays["function"])
-        m.params = <double **>_address(self._arrays["params"])
+        m.staging_used = <uint8_t *>address(self._arrays["used"])
+        m.pageable = <const uint8_t *>address(self._arrays["pageable"])
+        m.access_buffer = <const int32_t *>address(self._arrays["buffer"])
+        m.kernels = <const kernel_t *>address(self._arrays["function"])
+        m.params = <double **>address(self._arrays["params"])
         m.compute = compute
-        m.stale = <stale_t *>_address(self._arrays["stale"])
+        m.stale = <stale_t *>address(self._arrays["stale"])
         m.fault = &self._fault
         m.fault_step = m.fault_row = -1
         m.status = STATUS_OK
@@ -466,8 +467,3 @@ cdef class Memory:
         """Stale reads, wrong last writes and waits without effect so far."""
         return (self.state.stale_reads, self.state.wrong_last_writes,
                 self.state.waits_without_effect)
-
-
-cdef size_t _address(array) except 0:
-    """Address of a C-contiguous array; whoever takes it keeps the array alive."""
-    return array.ctypes.data

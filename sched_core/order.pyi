@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from numpy.typing import NDArray
+
 from syncscope.sched_core.program import Program
 
 RULES: tuple[str, ...]

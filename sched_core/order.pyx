@@ -208,7 +208,8 @@ cdef void _walk_device(walk_t *w, const op_t *op, int32_t row) noexcept nogil:
     if overlaps:
         node = w.scratch
         memcpy(node, began, n * sizeof(int64_t))
-    w.after_kernel[op.stream] = is_kernel
+    if op.kind != KIND_WAIT or not w.dropped[op.site]:
+        w.after_kernel[op.stream] = is_kernel
     if op.kind == KIND_RECORD:
         memcpy(w.event + <int64_t>op.event * n, clock, n * sizeof(int64_t))
         w.recorded[op.event] = 1

@@ -1,8 +1,8 @@
 """Byte-range interval maps that find conflicting accesses which nothing orders.
 
 A slot's map is a sorted list of disjoint segments.  A segment knows its last write and, of each
-actor, the last read since; an earlier read of the same actor is covered by the later one.  A write
-over several segments makes them one, so a map is as long as what is live.
+actor, the last read since: an earlier read that it comes after is covered by it.  A write over
+several segments makes them one, so a map is as long as what is live.
 """
 import numpy as np
 
@@ -142,7 +142,8 @@ cdef void _check(ranges_t *r, int32_t place, const segment_t *segment, bint writ
     cdef const mark_t *other = &segment.write
     cdef int32_t read
     if other.actor >= 0 and other.row != by.row and clock[other.actor] < other.seq:
-        _report(r, place, segment.begin, segment.end, HAZARD_WAW if write else HAZARD_RAW, other, by)
+        _report(r, place, segment.begin, segment.end, HAZARD_WAW if write else HAZARD_RAW,
+                other, by)
     if write:
         read = segment.reads
         while read >= 0:
@@ -152,13 +153,21 @@ cdef void _check(ranges_t *r, int32_t place, const segment_t *segment, bint writ
             read = r.reads[read].next
 
 
-cdef void _note_read(ranges_t *r, segment_t *segment, const mark_t *by) noexcept nogil:
-    cdef int32_t read = segment.reads
-    while read >= 0:
-        if r.reads[read].mark.actor == by.actor:
-            r.reads[read].mark = by[0]
-            return
-        read = r.reads[read].next
+cdef void _note_read(ranges_t *r, segment_t *segment, const mark_t *by,
+                     const int64_t *clock) noexcept nogil:
+    """Add a read; it stands for those of its actor that it comes after, and of its row."""
+    cdef int32_t *link = &segment.reads
+    cdef int32_t read
+    cdef const mark_t *other
+    while link[0] >= 0:
+        read = link[0]
+        other = &r.reads[read].mark
+        if other.actor == by.actor and (other.row == by.row or other.seq <= clock[by.actor]):
+            link[0] = r.reads[read].next
+            r.reads[read].next = r.free_read
+            r.free_read = read
+        else:
+            link = &r.reads[read].next
     segment.reads = _new_read(r, by[0], segment.reads)
 
 
@@ -177,35 +186,59 @@ cdef int32_t _own_reads(ranges_t *r, int32_t first, int32_t row) noexcept nogil:
     return own
 
 
+cdef bint _same_reads(ranges_t *r, int32_t one, int32_t two) noexcept nogil:
+    cdef const mark_t *a
+    cdef const mark_t *b
+    while one >= 0 and two >= 0:
+        a = &r.reads[one].mark
+        b = &r.reads[two].mark
+        if a.actor != b.actor or a.row != b.row or a.access != b.access:
+            return False
+        one = r.reads[one].next
+        two = r.reads[two].next
+    return one < 0 and two < 0
+
+
 cdef void _write(ranges_t *r, int32_t place, int64_t begin, int64_t end, const mark_t *by,
                  const int64_t *clock) noexcept nogil:
+    """Check a write and make its range one segment, or several where its row read parts of it."""
     cdef place_t *p = &r.places[place]
-    cdef int32_t i = _first_after(p, begin), j, own = -1
+    cdef segment_t *last
+    cdef int32_t i = _first_after(p, begin), out, first, own
+    cdef int64_t at = begin, start
     if i < p.n and p.segments[i].begin < begin:
         _split(r, p, i, begin)
         i += 1
-    j = i
-    while j < p.n and p.segments[j].begin < end and not r.failed:
-        if p.segments[j].end > end:
-            _split(r, p, j, end)
-        _check(r, place, &p.segments[j], True, by, clock)
-        if own < 0:
-            own = _own_reads(r, p.segments[j].reads, by.row)
+    first = out = i
+    while at < end and not r.failed:
+        start = at
+        if i < p.n and p.segments[i].begin <= at:
+            if p.segments[i].end > end:
+                _split(r, p, i, end)
+            _check(r, place, &p.segments[i], True, by, clock)
+            own = _own_reads(r, p.segments[i].reads, by.row)
+            at = p.segments[i].end
+            i += 1
         else:
-            _free_reads(r, p.segments[j].reads)
-        j += 1
-    if r.failed:
-        return
-    if j == i:
-        if not _make_room(r, p, i):
-            return
-    elif j > i + 1:
-        memmove(&p.segments[i + 1], &p.segments[j], (p.n - j) * sizeof(segment_t))
-        p.n -= j - i - 1
-    p.segments[i].begin = begin
-    p.segments[i].end = end
-    p.segments[i].write = by[0]
-    p.segments[i].reads = own
+            own = -1
+            at = min(end, p.segments[i].begin) if i < p.n else end
+        if out > first and _same_reads(r, p.segments[out - 1].reads, own):
+            p.segments[out - 1].end = at
+            _free_reads(r, own)
+            continue
+        if out == i:
+            if not _make_room(r, p, i):
+                return
+            i += 1
+        last = &p.segments[out]
+        last.begin = start
+        last.end = at
+        last.write = by[0]
+        last.reads = own
+        out += 1
+    if out < i:
+        memmove(&p.segments[out], &p.segments[i], (p.n - i) * sizeof(segment_t))
+        p.n -= i - out
 
 
 cdef void _read(ranges_t *r, int32_t place, int64_t begin, int64_t end, const mark_t *by,
@@ -228,7 +261,7 @@ cdef void _read(ranges_t *r, int32_t place, int64_t begin, int64_t end, const ma
             p.segments[i].end = min(end, p.segments[i + 1].begin) if i + 1 < p.n else end
             p.segments[i].write.actor = -1
             p.segments[i].reads = -1
-        _note_read(r, &p.segments[i], by)
+        _note_read(r, &p.segments[i], by, clock)
         at = p.segments[i].end
         i += 1
 

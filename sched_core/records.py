@@ -174,6 +174,94 @@ class Plan:
         raise KeyError(f"{phase}:{site}")
 
 
+VERDICTS = (
+    "required",
+    "required-for-reuse",
+    "interchangeable",
+    "demotable",
+    "redundant",
+    "unknown",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A moment of an issued op, for paths of reasons.
+
+    `role` is ``call`` (the host issues it; of a host op and of a host wait the whole of it),
+    ``exec`` (the device does it) or ``return`` (the call of a copy that waited comes back).
+    """
+
+    step: int
+    site: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the ordering analysis says of one sync site of one phase.
+
+    Parameters
+    ----------
+    phase, site : str
+    verdict : str
+        One of `VERDICTS`.
+    alone_safe : bool
+        Whether dropping just this one, of all that is there, makes no hazard.
+    covered_by : tuple of str
+        Of a redundant site: the kept sites, as ``phase:site``, that order what it orders.
+    alternatives : tuple of str
+        Of a kept site: dropped sites that could each stand in for it.
+    weaker : str
+        Of a kept site: the weaker primitive that is enough, in words; empty if none is.
+    first, second : Node or None
+        The two accesses: of a kept site the hazard that its absence makes, of a redundant one a
+        pair that it would order by itself.  None if it orders nothing that conflicts.
+    hazard : str
+        ``RAW``, ``WAR`` or ``WAW`` of that pair, or empty.
+    buffer : str
+    begin, end : int
+        The bytes of the buffer that both touch.
+    path : tuple of Node
+        Of a redundant site: from `first` to `second` by edges of the kept set alone.
+    slots : int
+        Of a site required for reuse: how many steps the slots of its buffer keep apart.
+    rules : str
+        The rule set, ``practical`` or ``strict``.
+    """
+
+    phase: str
+    site: str
+    verdict: str
+    alone_safe: bool
+    covered_by: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    weaker: str = ""
+    first: Node | None = None
+    second: Node | None = None
+    hazard: str = ""
+    buffer: str = ""
+    begin: int = 0
+    end: int = 0
+    path: tuple[Node, ...] = ()
+    slots: int = 0
+    rules: str = "practical"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Two conflicting accesses that nothing orders, and the cheapest sync that would."""
+
+    hazard: str
+    buffer: str
+    begin: int
+    end: int
+    first: Node
+    second: Node
+    rules: str
+    fix: str
+
+
 @dataclass(frozen=True, slots=True)
 class Diff:
     """What a pass did to one phase, by site.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from syncscope.sched_core.program import Site
-from syncscope.sched_core.records import Plan
+from syncscope.sched_core.records import Finding, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Trace:
         As the keys of those names in ``syncscope-bench/1``; JSON values only.
     plans : tuple of Plan
         What was run, in order; more than one when the plan was switched.
+    findings : tuple of Finding
+        What the ordering analysis says of the sync sites of the last plan.
     base_ns : int
         Wall-clock time of the run's start since the epoch; 0 on a simulated device.
     """
@@ -59,4 +61,5 @@ class Trace:
     recording: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     plans: tuple[Plan, ...] = ()
+    findings: tuple[Finding, ...] = ()
     base_ns: int = 0

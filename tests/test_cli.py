@@ -52,8 +52,10 @@ def test_a_run_prints_text_patterns_table_and_two_variants(capsys):
         "all",
         "ssassassassassassasgasssss",
         "EaegaeE",
+        "agaeE",
         "input.pos.sync_before",
-        "not analysed",
+        "redundant",
+        "without logits.copied.sync the host's sample.accept",
         "simulated",
         "provisional",
         "same text as baseline",
@@ -136,14 +138,33 @@ def test_a_hazard_ends_with_1_also_when_it_was_allowed(tmp_path, capsys):
     assert "prompt:inputs.sync_after" in last["dropped_sites"]
 
 
-def test_a_drop_that_does_no_harm_ends_with_0(capsys):
-    drop = ["--drop", "decode:logits.get1.sync", "--allow-hazards", "--sim", "adversarial"]
-    assert run(capsys, *drop)[0] == 0
+def test_a_drop_that_is_proved_safe_needs_no_leave(capsys):
+    drop = ["--drop", "decode:logits.get1.sync", "--sim", "adversarial"]
+    code, out, _ = run(capsys, *drop)
+    assert code == 0
+    assert "decode:logits.get1.sync" in out
+
+
+def test_hazards_are_reported_with_fix_and_whether_they_were_seen(tmp_path, capsys):
+    arguments = ["--preset", "saaasg", "--drop", "inputs.sync_after", *HAZARD]
+    run(capsys, *arguments, "--json", str(tmp_path / "bench.json"))
+    hazards = bench(tmp_path)["hazards"]
+    assert {each["type"] for each in hazards} == {"WAR"}
+    assert any(each["seen"] and each["output_differs"] for each in hazards)
+    assert all("record an event behind input." in each["fix"] for each in hazards)
+
+
+def test_provoking_every_kept_sync_shows_what_goes_wrong_without_it(capsys):
+    code, out, _ = run(capsys, "--provoke", "--minimal", "--ubatch", "3")
+    assert code == 0
+    assert out.count("stale read or wrong write seen with") == 7 + 4
+    assert "not seen" not in out
+    assert "100 smallest sets of 7 syncs" in out
 
 
 @pytest.mark.parametrize(
     ("gates", "code"),
-    [("syncs:18", 0), ("syncs:17", 1), ("slower:0", 0), ("hazard,mismatch", 0), ("syncs:1", 1)],
+    [("syncs:18", 0), ("syncs:17", 1), ("slower:0", 0), ("hazard,mismatch", 0), ("syncs:0", 1)],
 )
 def test_gates_decide_the_exit_code(capsys, gates, code):
     found, _, err = run(capsys, "--fail-on", gates)
@@ -167,7 +188,7 @@ def test_a_slower_variant_fails_its_gate(capsys):
         (["--model", "shape:16m"], "shape:15m"),
         (["--model", "tiny-moe"], "not built yet"),
         (["--passes", "cuda-grap"], "cuda-graph"),
-        (["--passes", "keep-set"], "not built yet"),
+        (["--passes", "run-ahead"], "not built yet"),
         (["--passes", "input-slot-ring=9"], "2..4"),
         (["--passes", "input-slot-ring=x"], "2..4"),
         (["--passes", "pack-inputs=2"], "takes no value"),
@@ -176,7 +197,10 @@ def test_a_slower_variant_fails_its_gate(capsys):
         (["--drop", "input.pos.sync_befor", "--allow-hazards"], "input.pos.sync_before"),
         (["--drop", "decoed:graph", "--allow-hazards"], "decode"),
         (["--drop", "graph", "--allow-hazards"], "no such sync site"),
-        (["--drop", "input.pos.sync_before"], "--allow-hazards"),
+        (["--drop", "input.out_ids.sync_after"], "may read"),
+        (["--drop", "input.*.sync_after"], "--allow-hazards"),
+        (["--preset", "saaasg", "--drop", "prompt:inputs.sync_after"], "may overwrite"),
+        (["--rules", "lenient"], "strict"),
         (["--profile", "h20"], "h200"),
         (["--device", "simm"], "sim"),
         (["--tokens", "0"], "at least 1"),

@@ -127,9 +127,7 @@ def test_a_sync_of_the_legacy_stream_waits_for_blocking_streams_alone():
 
 
 def test_a_device_sync_waits_for_every_stream_of_its_device_alone():
-    calls, _ = times(
-        "s k100 w d; t k50 w dq; u k900 w d1; sync: sync dev.t", "s t u@1"
-    )
+    calls, _ = times("s k100 w d; t k50 w dq; u k900 w d1; sync: sync dev.t", "s t u@1")
     assert calls["sync"] == (30, 115 + 6)
 
 

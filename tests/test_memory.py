@@ -231,9 +231,7 @@ def copied(text, late, steps=1, **options):
     """Bytes of every buffer after copies, each buffer first filled with its own number."""
     plan = make_plan({"decode": text}, **options)
     backend = SimBackend(PROFILE, KernelTable(), late)
-    backend.load(
-        {b.name: np.full(b.nbytes, i + 1, np.uint8) for i, b in enumerate(plan.buffers)}
-    )
+    backend.load({b.name: np.full(b.nbytes, i + 1, np.uint8) for i, b in enumerate(plan.buffers)})
     engine = Engine(backend, plan)
     engine.run("decode", steps)
     engine.drain()
@@ -283,7 +281,12 @@ def test_a_data_order_without_harm_leaves_the_bytes_of_issue_order(drawn):
 
     def outcome(late):
         backend = SimBackend(PROFILE, KernelTable(), late)
-        backend.load({b.name: np.arange(b.nbytes, dtype=np.uint8) + 16 * i for i, b in enumerate(plan.buffers)})
+        backend.load(
+            {
+                b.name: np.arange(b.nbytes, dtype=np.uint8) + 16 * i
+                for i, b in enumerate(plan.buffers)
+            }
+        )
         run_rows(backend, program)
         slots = [(b.name, slot) for b in plan.buffers for slot in range(b.depth)]
         return any(backend.counts[:2]), [backend.read(*each).tolist() for each in slots]

@@ -18,7 +18,7 @@ from syncscope.app.report.figures import figures_are
 from syncscope.app.report.json_export import bench_object, render_json
 from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.site_table import site_rows
-from syncscope.app.report.text import render_text
+from syncscope.app.report.text import WIDTH, render_text
 from syncscope.app.results import BenchResult, Metrics, VariantResult
 
 SHA = "0123456789abcdef" * 4
@@ -205,7 +205,7 @@ def test_site_table_has_syncs_only_unless_every_site_is_asked_for():
     assert "stream sync" in brief
     assert "async copy" not in brief
     assert "async copy" in full
-    assert "not analysed" in brief
+    assert "unknown" in brief
     assert "s*" in brief and "s*" not in full
 
 
@@ -230,7 +230,7 @@ def test_overhead_of_a_real_run_is_shown():
     assert "overhead not measured" in render_text(bench(device=MEASURED, recording=recording))
 
 
-def test_text_fits_in_120_columns():
+def test_text_fits_in_its_width():
     long = variant(
         "saaasg+pack-inputs+drop-leading-sync+drop-trailing-sync -drop",
         BASELINE,
@@ -238,7 +238,7 @@ def test_text_fits_in_120_columns():
         refused={"run-ahead": "because " * 30},
         passes=tuple(f"pass-number-{i}" for i in range(20)),
     )
-    assert max(map(len, render_text(bench(long), verbose=True).splitlines())) <= 120
+    assert max(map(len, render_text(bench(long), verbose=True).splitlines())) <= WIDTH
 
 
 @pytest.mark.parametrize("render", [render_text, render_markdown])
@@ -346,7 +346,7 @@ def test_json_stays_json_whatever_the_figures_and_the_text_are():
 
 def test_rows_that_are_no_sync_have_no_verdict():
     rows = {row["kind"]: row["verdict"] for row in bench_object(bench())["sites"]}
-    assert rows["stream sync"] == "not analysed"
+    assert rows["stream sync"] == "unknown"
     assert rows["async copy"] is None
 
 

@@ -28,7 +28,7 @@ def test_rows_have_count_and_mean_wait_per_step():
     )
     assert row.per_step == 2.0
     assert row.wait_us == pytest.approx(0.25)
-    assert row.verdict == "not analysed"
+    assert row.verdict == "unknown"
 
 
 def test_a_site_that_ran_in_some_steps_only_has_a_fraction():
@@ -59,7 +59,7 @@ def test_syncs_come_first_then_the_rest_by_kind_in_order_of_issue():
         ("kernels", "kernels"),
         ("host work", "host work"),
     ]
-    assert [row.verdict for row in rows] == ["not analysed"] * 4 + [""] * 7
+    assert [row.verdict for row in rows] == ["unknown"] * 4 + [""] * 7
     assert rows[-2].per_step == 2.0
 
 

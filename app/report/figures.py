@@ -34,6 +34,10 @@ SITES = (
 """Headers of the site table."""
 
 
+MAX_HAZARDS = 3
+"""Hazards of a variant that text and Markdown spell out."""
+
+
 def figures_are(device: Mapping[str, Any]) -> str:
     """Say where figures come from: simulated (and on what costs), or measured on a device."""
     name = device.get("name") or device.get("kind") or "unknown device"
@@ -170,8 +174,28 @@ def remarks(variant: VariantResult) -> list[tuple[str, str]]:
         found.append(("writes", f"{variant.wrong_last_writes} times the wrong write came last"))
     if variant.waits_without_effect:
         found.append(("waits", f"{variant.waits_without_effect} waits without effect"))
+    found += _hazards(variant)
+    for each in variant.provoked:
+        seen = f"seen with {each.order}" if each.seen else "not seen"
+        output = {True: "output differs", False: "output equal", None: "nothing computed"}
+        dropped = f"without {each.phase}:{each.site} ({each.verdict}): stale read or wrong write"
+        found.append(("provoked", f"{dropped} {seen}; {output[each.output_differs]}"))
+    if variant.minimal:
+        found.append(("minimal", variant.minimal))
     if variant.bit_exact is False:
         found.append(("output", "differs from the first variant's"))
     if variant.fault:
         found.append(("fault", f"the run ended early: {variant.fault}"))
+    return found
+
+
+def _hazards(variant: VariantResult) -> list[tuple[str, str]]:
+    """Name what the ordering analysis misses; not seen means that the simulator did not see it."""
+    found = []
+    for hazard in variant.hazards[:MAX_HAZARDS]:
+        seen = {True: " (seen)", False: " (not seen)", None: ""}[hazard.seen]
+        found.append(("missing", f"{hazard.missing.hazard}: {hazard.why}{seen}"))
+    more = len(variant.hazards) - MAX_HAZARDS
+    if more > 0:
+        found.append(("", f"{more} more hazards; --json has them all"))
     return found

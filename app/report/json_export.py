@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from syncscope.app.results import BenchResult, SiteRow, VariantResult
+from syncscope.app.results import BenchResult, Hazard, SiteRow, VariantResult
 
 SCHEMA = "syncscope-bench/1"
 
@@ -45,8 +45,26 @@ def bench_object(result: BenchResult) -> dict[str, Any]:
         "variants": [_variant(each) for each in result.variants],
         "sites": [_site(each) for each in result.sites],
         "predictions": [],
-        "hazards": [],
+        "hazards": [_hazard(hazard) for each in result.variants for hazard in each.hazards],
         "environment": _pick(result.environment, ENVIRONMENT),
+    }
+
+
+def _hazard(hazard: Hazard) -> dict[str, Any]:
+    missing = hazard.missing
+    ends = ((missing.first, hazard.first_phase), (missing.second, hazard.second_phase))
+    first, second = ({"step": node.step, "phase": phase, "site": node.site} for node, phase in ends)
+    return {
+        "type": missing.hazard,
+        "buffer": missing.buffer,
+        "begin": missing.begin,
+        "end": missing.end,
+        "first": first,
+        "second": second,
+        "rules": missing.rules,
+        "fix": missing.fix,
+        "seen": hazard.seen,
+        "output_differs": hazard.output_differs,
     }
 
 

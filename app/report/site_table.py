@@ -123,7 +123,7 @@ def _row(
     n_steps: int,
 ) -> SiteRow:
     steps = max(1, n_steps)
-    is_sync = kind in SYNC_KINDS
+    verdict = "unknown" if kind in SYNC_KINDS else ""
     why = ""
     if sums.runs[ids].any():
         device_us = sums.run_ns[ids].sum() / steps / 1e3
@@ -138,7 +138,7 @@ def _row(
         kind=kind,
         per_step=float(sums.calls[ids].sum() / steps),
         wait_us=float(sums.call_ns[ids].sum() / steps / 1e3),
-        verdict="not analysed" if is_sync else "",
+        verdict=verdict,
         why=why,
     )
 

@@ -21,9 +21,9 @@ from syncscope.app.report.figures import (
     visible,
 )
 from syncscope.app.report.site_table import SYNC_KINDS, group_rows
-from syncscope.app.results import BenchResult, VariantResult
+from syncscope.app.results import BenchResult, SiteRow, VariantResult
 
-WIDTH = 120
+WIDTH = 128
 _LABEL = 11
 
 
@@ -100,7 +100,9 @@ def _table(
     others = sum(widths) - widths[wrapped] + 2 * (len(widths) - 1)
     widths[wrapped] = min(widths[wrapped], max(20, WIDTH - others))
     for line in lines:
-        line[wrapped] = "\n".join(textwrap.wrap(line[wrapped], widths[wrapped]))
+        line[wrapped] = "\n".join(
+            textwrap.wrap(line[wrapped], widths[wrapped], break_long_words=False)
+        )
     lines.insert(1, ["-" * width for width in widths])
     align = ["right" if i in right else "left" for i in range(len(headers))]
     table = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
@@ -116,6 +118,19 @@ def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bo
     if not verbose:
         rows = list(group_rows(row for row in rows if row.kind in SYNC_KINDS))
     what = "every site" if verbose else "where the host waits (-v: every site)"
-    table = _table(SITES, map(site_cells, rows), right=(3, 4), wrapped=7)
+    cells = [(*site_cells(row)[:-1], _short_reason(row)) for row in rows]
+    table = _table((*SITES[:-1], "covered by"), cells, right=(3, 4), wrapped=7)
     title = f"{visible(variant.id)}: {what}; mean us per step ({source})"
-    return f"{textwrap.fill(title, WIDTH)}\n{table}"
+    reasons = "".join(
+        f"\n{textwrap.fill(f'{row.phase}: {row.why}', WIDTH, subsequent_indent='    ')}"
+        for row in rows
+        if row.verdict not in ("", "redundant") and row.why
+    )
+    return f"{textwrap.fill(title, WIDTH)}\n{table}" + (f"\nwhy{reasons}" if reasons else "")
+
+
+def _short_reason(row: SiteRow) -> str:
+    """Say what covers a site, or what stands in its row; the reasons of kept ones follow below."""
+    if row.verdict in ("", "redundant"):
+        return ", ".join(row.covered_by) or row.why
+    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from syncscope.sched_core.errors import FileError
 from syncscope.sched_core.program import Site
 from syncscope.sched_core.recorder import SPAN
-from syncscope.sched_core.records import Kind, Plan
+from syncscope.sched_core.records import Finding, Kind, Plan
 from syncscope.sched_core.trace import Lane, Trace
 
 SCHEMA = "syncscope-trace/1"
@@ -45,6 +46,7 @@ def _trace_object(trace: Trace) -> dict[str, Any]:
         "lanes": _plain(trace.lanes),
         "sites": _plain(trace.sites),
         "plans": _plain(trace.plans),
+        "findings": _plain(trace.findings),
         "spans": {name: np.ascontiguousarray(trace.spans[name]) for name in SPAN.names or ()},
     }
 
@@ -90,7 +92,7 @@ def from_object(data: Any) -> tuple[Trace, ...]:
 def _parse_trace(data: Any, where: str) -> Trace:
     if not isinstance(data, dict):
         raise FileError(f"{where} is {_show(data)}, not an object")
-    wanted = {"simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans"}
+    wanted = {"simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans", "findings"}
     _check_keys(data, {*wanted, *MAPPINGS, "spans"}, where)
     trace = Trace(
         sites=_parse(tuple[Site, ...], data["sites"], "sites"),
@@ -100,6 +102,7 @@ def _parse_trace(data: Any, where: str) -> Trace:
         dropped=_parse(int, data["dropped"], "dropped"),
         simulated=_parse(bool, data["simulated"], "simulated"),
         plans=_parse(tuple[Plan, ...], data["plans"], "plans"),
+        findings=_parse(tuple[Finding, ...], data["findings"], "findings"),
         base_ns=_parse(int, data["base_ns"], "base_ns"),
         **{name: _parse(Mapping[str, Any], data[name], name) for name in MAPPINGS},
     )
@@ -150,6 +153,8 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
         if hint is int and not -(2**63) <= value < 2**63:
             raise FileError(f"{where} does not fit in 64 bits")
         return value
+    if get_origin(hint) is UnionType:
+        return None if value is None else _parse(get_args(hint)[0], value, where)
     if get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise FileError(f"{where} is {_show(value)}, not a list")

@@ -14,6 +14,16 @@ def _is_sync_site(op: Op) -> bool:
     return op.kind in (Kind.SYNC, Kind.WAIT) or (op.kind == Kind.COPY and op.blocking)
 
 
+def sync_sites(plan: Plan) -> tuple[str, ...]:
+    """Return every sync site of a plan, as ``phase:site``."""
+    return tuple(
+        f"{phase}:{op.site}"
+        for phase, ops in plan.phases.items()
+        for op in ops
+        if _is_sync_site(op)
+    )
+
+
 def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ...]]:
     """Remove the sync sites that match; of a blocking copy only the blocking is removed.
 

@@ -13,11 +13,15 @@ from syncscope.sched_core.passes.cuda_graph import CUDA_GRAPH
 from syncscope.sched_core.passes.device_sampling import DEVICE_SAMPLING
 from syncscope.sched_core.passes.drop_leading_sync import DROP_LEADING_SYNC
 from syncscope.sched_core.passes.drop_trailing_sync import DROP_TRAILING_SYNC
+from syncscope.sched_core.passes.guards import drop_guards
 from syncscope.sched_core.passes.input_slot_ring import INPUT_SLOT_RING
+from syncscope.sched_core.passes.keep_set import KEEP_SET
 from syncscope.sched_core.passes.logits_event_sync import LOGITS_EVENT_SYNC
 from syncscope.sched_core.passes.pack_inputs import PACK_INPUTS
 from syncscope.sched_core.passes.repeat_sync_elision import REPEAT_SYNC_ELISION
 from syncscope.sched_core.records import Plan
+from syncscope.sched_core.verdict import hazards_added
+from syncscope.sched_core.why import missing_sentence
 
 PASSES = {
     each.id: each
@@ -32,6 +36,7 @@ PASSES = {
         REPEAT_SYNC_ELISION,
         LOGITS_EVENT_SYNC,
         DEVICE_SAMPLING,
+        KEEP_SET,
     )
 }
 """Passes by id, in the order in which they always run."""
@@ -45,7 +50,6 @@ NOT_BUILT = (
     "bracket-syncs",
     "moe-device-routing",
     "run-ahead",
-    "keep-set",
 )
 """Ids that are reserved for passes to come."""
 
@@ -148,6 +152,7 @@ def parse_pass(text: str) -> tuple[str, int]:
 class Applied:
     """A plan with passes applied.
 
+    `guards_dropped` names waits of guards that the kept set does without, as ``phase:site``;
     `pulled_in` lists passes that were applied because another needs them; `refused` says of each
     pass that was asked for or needed, and not applied, why.
     """
@@ -155,12 +160,20 @@ class Applied:
     plan: Plan
     pulled_in: tuple[str, ...]
     refused: Mapping[str, str]
+    guards_dropped: tuple[str, ...] = ()
 
 
 def apply_passes(
-    plan: Plan, requested: Iterable[str], capabilities: Collection[str], filtered: bool = False
+    plan: Plan,
+    requested: Iterable[str],
+    capabilities: Collection[str],
+    rules: str = "practical",
+    filtered: bool = False,
+    allow_hazards: bool = False,
 ) -> Applied:
-    """Apply passes in their fixed order, with what they need.
+    """Apply passes in their fixed order, with what they need, unless one makes a hazard.
+
+    After the last pass, guards are dropped where the kept set does without them.
 
     Parameters
     ----------
@@ -170,8 +183,12 @@ def apply_passes(
         ``id`` or ``id=value``, in any order.
     capabilities : collection of str
         What the backend can do.
+    rules : str
+        Rule set under which a pass must not make a hazard.
     filtered : bool
         Report ids that are not built yet as refused instead of raising.
+    allow_hazards : bool
+        Apply also passes that make a hazard on this plan.
 
     Raises
     ------
@@ -202,17 +219,26 @@ def apply_passes(
                 reason = str(error)
             else:
                 reason = "no site here" if changed == plan else ""
+                if not reason and not allow_hazards:
+                    reason = _hazard(plan, changed, rules)
         if reason:
             refused[name] = reason
         else:
             label = f"{name}={values[name]}" if each.parameter else name
             plan = replace(changed, passes=(*plan.passes, label))
     added = values.keys() - asked - refused.keys()
-    return Applied(plan, tuple(name for name in PASSES if name in added), refused)
+    plan, guards = drop_guards(plan, rules)
+    return Applied(plan, tuple(name for name in PASSES if name in added), refused, guards)
 
 
 PASSES_BACKWARDS = tuple(reversed(PASSES))
 """A pass needs only passes that run before it, so this order meets every need once."""
+
+
+def _hazard(before: Plan, after: Plan, rules: str) -> str:
+    """Say which hazard a pass makes; empty if none."""
+    program, missing = hazards_added(before, after, rules)
+    return missing_sentence(program, missing[0]) if missing else ""
 
 
 def _obstacle(each: Pass, refused: Mapping[str, str], capabilities: Collection[str]) -> str:

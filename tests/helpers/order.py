@@ -113,8 +113,8 @@ class Order:
         """Return (RAW, WAR or WAW, earlier row, later row) of conflicting unordered accesses."""
         found = []
         accesses = self.program.accesses
-        for (i, one), (j, two) in combinations(enumerate(self.nodes), 2):
-            if i in two.before:
+        for (number, one), (_, two) in combinations(enumerate(self.nodes), 2):
+            if number in two.before:
                 continue
             for a in accesses[one.accesses]:
                 for b in accesses[two.accesses]:

@@ -20,12 +20,11 @@ from dataclasses import replace
 
 from syncscope.kernels.transformer import ModelConfig, build_graph
 from syncscope.sched_core.backend import KernelTable
-from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.costs import Profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.graph import HOST, Graph, Node, Tensor, Use
 from syncscope.sched_core.passes.cuda_graph import CUDA_GRAPH
-from syncscope.sched_core.passes.registry import apply_passes
+from syncscope.sched_core.passes.registry import PASSES, parse_pass
 from syncscope.sched_core.planner import plan_baseline
 from syncscope.sched_core.recorder import SpanRing
 from syncscope.sched_core.records import Access, Buffer, Event, Kind, Op, Plan, Stream
@@ -40,13 +39,23 @@ INPUTS = ("embd", "pos", "k_idxs", "v_idxs", "mask", "out_ids")
 
 
 def model_plan(*passes: str, sizes: Mapping[str, int] = SIZES) -> Plan:
-    """Plan the small model, with passes applied; none of them may be refused."""
+    """Plan the small model, with passes applied as `chain` does."""
     baseline = plan_baseline(
         {phase: build_graph(CONFIG, size, N_KV, CAPACITY) for phase, size in sizes.items()}
     )
-    applied = apply_passes(baseline, passes, CUDA)
-    assert not applied.refused
-    return applied.plan
+    return chain(baseline, *passes)
+
+
+def chain(plan: Plan, *requested: str) -> Plan:
+    """Apply passes, with what they need, and nothing else: no check, and all guards stay."""
+    values = dict(map(parse_pass, requested))
+    for name in reversed(PASSES):
+        if name in values:
+            values = {**dict(map(parse_pass, PASSES[name].needs)), **values}
+    for name, each in PASSES.items():
+        if name in values:
+            plan = each.apply(plan, values[name])
+    return plan
 
 
 def toy_graph(*homes: int) -> Graph:
@@ -72,9 +81,7 @@ def access(text: str, write: bool) -> Access:
     match = _ACCESS.fullmatch(text)
     assert match, f"not an access: {text}"
     name, begin, end, offset, stride = match.groups()
-    return Access(
-        name, write, int(begin or 0), int(end or -1), int(offset or 0), int(stride or 0)
-    )
+    return Access(name, write, int(begin or 0), int(end or -1), int(offset or 0), int(stride or 0))
 
 
 def _uses(words: list[str]) -> tuple[Access, ...]:

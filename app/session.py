@@ -297,7 +297,9 @@ def run_plan(
     workload: Workload, device: Device, planned: Planned, late: frozenset[str], progress: Progress
 ) -> Run:
     """Run one plan in one data order; an interrupt or a fault ends it and keeps what there is."""
-    backend = SimBackend(device.profile, workload.kernels(), late, device.compute)
+    backend = SimBackend(
+        device.profile, workload.kernels(), late, device.compute, device.rules
+    )
     backend.load(workload.contents())
     total = sum(steps for _, steps in workload.segments)
     with closing(Engine(backend, planned.plan)) as engine:

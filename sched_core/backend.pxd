@@ -20,6 +20,12 @@ cdef enum:  # op_t.kind, as records.Kind
     KIND_ALLOC = 8
     KIND_FREE = 9
 
+cdef enum:  # memory of a buffer, in the order of program.MEMORY; the last two are a device's
+    MEMORY_PINNED = 0
+    MEMORY_PAGEABLE = 1
+    MEMORY_DEVICE = 2
+    MEMORY_MANAGED = 3
+
 cdef enum:  # op_t.flags
     FLAG_BLOCKING = 1
     FLAG_PDL = 2                 # programmatic dependent launch

@@ -78,7 +78,8 @@ class Costs:
     """Of each row (ops, then members): host time of the call, device time, and copy engine.
 
     `engine` is 0 for host to device, 1 for device to host, -1 for what needs no copy engine.
-    `waits` is 1 where the call returns only after the copy: a blocking one, or to pageable memory.
+    `waits` is 1 where the call returns only after the copy: a blocking one, unless from device to device,
+    or one to pageable memory.
     """
 
     call_ns: npt.NDArray[np.int64]
@@ -137,6 +138,8 @@ def row_costs(
         rate = profile.d2h_bytes_per_ns if to_host else profile.h2d_bytes_per_ns
         engine[i] = 1 if to_host else 0
         call[i] = profile.copy_call_ns
+        if not to_host and memory[source] in ("device", "managed"):
+            waits[i] = 0
         waits[i] |= memory[target] == "pageable"
         if "pageable" in (memory[source], memory[target]):
             call[i] = profile.pageable_call_ns + nbytes[i] / profile.pageable_bytes_per_ns

@@ -48,11 +48,12 @@ ctypedef struct memory_t:
     uint8_t *staging
     int64_t staging_nbytes                 # of one slot
     uint8_t *staging_used
-    const uint8_t *pageable                # per buffer
+    const uint8_t *memory                  # per buffer: MEMORY_...
     const int32_t *access_buffer           # per access
     const kernel_t *kernels                # per Program.kernels
     double **params
     int compute                            # 0: versions only, no bytes
+    int strict                             # obeys `strict` rules
     int64_t stale_reads, wrong_last_writes, waits_without_effect
     stale_t *stale
     fault_t *fault

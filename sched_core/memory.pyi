@@ -19,6 +19,7 @@ class Memory:
         kernels: KernelTable,
         late: Sequence[bool],
         compute: bool,
+        rules: str = "practical",
     ) -> None: ...
     def stale_reads(self) -> NDArray[Any]: ...
     @property

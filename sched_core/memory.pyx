@@ -10,8 +10,10 @@ finds are not those of the last write issued before it; a write is a *wrong last
 lands on bytes of a write issued after it.  Ranges are exact: a buffer is divided into cells at
 every begin and end that the program's accesses have.
 
-Rules (practical): a copy from pageable memory has read its source when the call returns, a copy
-to pageable memory is done when the call returns, a blocking copy is done when it returns.
+A blocking copy is done when it returns, except from device to device, which does not block, and
+from pageable memory to a device, which waits for its stream and returns once its source is read.
+Under `practical` rules an async copy from pageable memory has read its source when the call
+returns, and one to pageable memory is done; under `strict` rules they are like any other.
 """
 import numpy as np
 
@@ -26,6 +28,9 @@ from syncscope.sched_core.backend cimport (
     KIND_LAUNCH,
     KIND_SYNC,
     KIND_WAIT,
+    MEMORY_DEVICE,
+    MEMORY_PAGEABLE,
+    MEMORY_PINNED,
     NO_KERNEL,
     SCOPE_DEVICE,
     SCOPE_EVENT,
@@ -39,6 +44,7 @@ from syncscope.sched_core.backend cimport (
 from syncscope.sched_core.machine cimport STREAM_LEGACY, STREAM_NONBLOCKING, streams_ordered
 
 from syncscope.sched_core.machine import STREAM_KINDS
+from syncscope.sched_core.program import MEMORY
 
 
 cdef node_t *_node(memory_t *m, int64_t index) noexcept nogil:
@@ -236,6 +242,24 @@ cdef void _reserve_versions(memory_t *m, const op_t *op) noexcept nogil:
         _force(m, m.oldest)
 
 
+cdef bint _is_staged(memory_t *m, const op_t *op) noexcept nogil:
+    """Whether a copy has read its source, pageable memory, when the call returns."""
+    cdef uint8_t source = m.memory[m.access_buffer[op.access0]]
+    cdef uint8_t target = m.memory[m.access_buffer[op.access0 + 1]]
+    if source != MEMORY_PAGEABLE or target < MEMORY_DEVICE:
+        return False
+    return op.flags & FLAG_BLOCKING or not m.strict
+
+
+cdef bint _is_done_on_return(memory_t *m, const op_t *op) noexcept nogil:
+    """Whether a copy is done when the call returns."""
+    cdef uint8_t source = m.memory[m.access_buffer[op.access0]]
+    cdef uint8_t target = m.memory[m.access_buffer[op.access0 + 1]]
+    if op.flags & FLAG_BLOCKING:
+        return target < MEMORY_DEVICE or source == MEMORY_PINNED
+    return target == MEMORY_PAGEABLE and not m.strict
+
+
 cdef void _stage(memory_t *m, node_t *node) noexcept nogil:
     """Read the source of a copy from pageable memory now, as its call does."""
     cdef int32_t slot = 0
@@ -272,10 +296,13 @@ cdef void _issue_host(memory_t *m, const op_t *op, int64_t step) noexcept nogil:
 
 cdef void _issue_device(memory_t *m, const op_t *op, int64_t step) noexcept nogil:
     cdef int64_t index, i, at
-    cdef int32_t source, target
     cdef node_t *node
     cdef const op_t *members
     _reserve_versions(m, op)
+    if op.kind == KIND_COPY and op.flags & FLAG_BLOCKING and _is_staged(m, op):
+        _force_implicit(m, op.stream, m.n_nodes)
+        if m.stream_tail[op.stream] >= 0:
+            _force(m, m.stream_tail[op.stream])
     index = _append(m, op, step)
     node = _node(m, index)
     at = m.expected_head
@@ -294,17 +321,12 @@ cdef void _issue_device(memory_t *m, const op_t *op, int64_t step) noexcept nogi
     else:
         m.event_node[op.event] = index
     m.expected_head = at
-    if not m.late[op.stream] or op.flags & FLAG_BLOCKING:
+    if not m.late[op.stream] or (op.kind == KIND_COPY and _is_done_on_return(m, op)):
         _force(m, index)
-    elif op.kind == KIND_COPY:
-        source = m.access_buffer[op.access0]
-        target = m.access_buffer[op.access0 + 1]
-        if m.pageable[target]:
+    elif op.kind == KIND_COPY and _is_staged(m, op):
+        _stage(m, node)
+        if node.staged < 0:
             _force(m, index)
-        elif m.pageable[source]:
-            _stage(m, node)
-            if node.staged < 0:
-                _force(m, index)
 
 
 cdef int memory_issue(memory_t *m, const op_t *op, int64_t step) noexcept nogil:
@@ -374,9 +396,12 @@ cdef class Memory:
         Per stream of the program: late or early.
     compute : bool
         False: keep versions, leave the bytes alone.
+    rules : str
+        ``practical`` or ``strict``.
     """
 
-    def __init__(self, program, rows, KernelTable kernels, late, bint compute):
+    def __init__(self, program, rows, KernelTable kernels, late, bint compute,
+                 str rules="practical"):
         streams = program.streams
         n_streams = len(streams)
         first, count, n_cells = cells(program)
@@ -410,7 +435,7 @@ cdef class Memory:
             "expected": np.zeros(mask + 1, np.int64),
             "staging": np.zeros(MAX_STAGED * max(from_pageable, default=0) + 1, np.uint8),
             "used": np.zeros(MAX_STAGED, np.uint8),
-            "pageable": np.array([*(b.memory == "pageable" for b in program.buffers), 0], np.uint8),
+            "memory": np.array([*(MEMORY.index(b.memory) for b in program.buffers), 0], np.uint8),
             "buffer": np.append(program.accesses["buffer"], np.int32(-1)).astype(np.int32),
             "function": np.zeros(len(program.kernels) + 1, np.uintp),
             "params": np.zeros(len(program.kernels) + 1, np.uintp),
@@ -441,11 +466,12 @@ cdef class Memory:
         m.staging = <uint8_t *>address(self._arrays["staging"])
         m.staging_nbytes = max(from_pageable, default=0)
         m.staging_used = <uint8_t *>address(self._arrays["used"])
-        m.pageable = <const uint8_t *>address(self._arrays["pageable"])
+        m.memory = <const uint8_t *>address(self._arrays["memory"])
         m.access_buffer = <const int32_t *>address(self._arrays["buffer"])
         m.kernels = <const kernel_t *>address(self._arrays["function"])
         m.params = <double **>address(self._arrays["params"])
         m.compute = compute
+        m.strict = rules == "strict"
         m.stale = <stale_t *>address(self._arrays["stale"])
         m.fault = &self._fault
         m.fault_step = m.fault_row = -1

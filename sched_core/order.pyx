@@ -42,6 +42,10 @@ from syncscope.sched_core.backend cimport (
     KIND_RECORD,
     KIND_SYNC,
     KIND_WAIT,
+    MEMORY_DEVICE,
+    MEMORY_MANAGED,
+    MEMORY_PAGEABLE,
+    MEMORY_PINNED,
     SCOPE_DEVICE,
     SCOPE_EVENT,
     access_t,
@@ -52,16 +56,9 @@ from syncscope.sched_core.ranges cimport Ranges, mark_t, ranges_t, touch_range
 
 from syncscope.sched_core.errors import UsageError, nearest
 from syncscope.sched_core.machine import STREAM_KINDS
+from syncscope.sched_core.program import MEMORY
 
 RULES = ("practical", "strict")
-
-cdef enum:  # memory of a buffer, in the order of _MEMORY
-    MEMORY_PINNED = 0
-    MEMORY_PAGEABLE = 1
-    MEMORY_DEVICE = 2
-    MEMORY_MANAGED = 3
-
-_MEMORY = ("pinned", "pageable", "device", "managed")
 
 ctypedef struct walk_t:
     int32_t n_threads, n_streams, n_actors
@@ -285,7 +282,7 @@ cdef class Order:
             "ops": np.ascontiguousarray(program.ops),
             "members": np.ascontiguousarray(program.members),
             "accesses": accesses, "place0": place0, "written": written,
-            "memory": np.array([*(_MEMORY.index(b.memory) for b in program.buffers), 0], np.uint8),
+            "memory": np.array([*(MEMORY.index(b.memory) for b in program.buffers), 0], np.uint8),
             "device": np.array([*(s.device for s in streams), -1], np.int32),
             "kind": np.array([*(STREAM_KINDS.index(s.kind) for s in streams), 0], np.uint8),
             "clock": np.zeros((n_actors + 1, n_actors), np.int64),

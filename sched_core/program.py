@@ -63,6 +63,7 @@ BLOCKING, PDL, GRID_SYNC = 1, 2, 4
 """Bits of `flags`: a call that blocks the host; a kernel with programmatic dependent launch; one of
 those that waits inside for the kernel before it."""
 
+MEMORY = ("pinned", "pageable", "device", "managed")
 SCOPES = ("stream", "event", "device")
 NO_KERNEL = 0xFFFF
 EAGER_STEPS = 2

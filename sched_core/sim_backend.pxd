@@ -19,6 +19,7 @@ cdef class SimBackend(Backend):
     cdef readonly object profile
     cdef readonly object late              # stream names whose ops take effect late, or None: all
     cdef readonly bint compute
+    cdef readonly str rules
     cdef dict _slots                       # (buffer, slot) -> array of bytes
     cdef dict _contents                    # given contents by buffer name
     cdef list _arguments                   # argument arrays that bound rows point into

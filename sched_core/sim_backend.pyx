@@ -39,14 +39,18 @@ cdef class SimBackend(Backend):
         Names of the streams whose ops take effect late; the others are early.
     compute : bool
         False: time the program and keep versions, but compute nothing.
+    rules : str
+        Which rules data obeys, ``practical`` or ``strict``.
     """
 
-    def __init__(self, profile, KernelTable kernels, late=(), bint compute=True):
+    def __init__(self, profile, KernelTable kernels, late=(), bint compute=True,
+                 str rules="practical"):
         cdef int kind
         self.profile = profile
         self.kernels = kernels
         self.late = frozenset(late)
         self.compute = compute
+        self.rules = rules
         self._slots = {}
         self._contents = {}
         self._arguments = []
@@ -87,7 +91,9 @@ cdef class SimBackend(Backend):
         self.machine = Machine(program, self.rows, costs, recorder)
         self.machine.begin_at(before)
         late = [stream.name in self.late for stream in program.streams]
-        self.memory = Memory(program, self.rows, self.kernels, late, self.compute)
+        self.memory = Memory(
+            program, self.rows, self.kernels, late, self.compute, self.rules
+        )
         self.memory.state.fault = &self.fault
         self.sim.machine = &self.machine.state
         self.sim.memory = &self.memory.state

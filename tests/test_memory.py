@@ -200,15 +200,20 @@ def test_more_pending_work_than_fits_changes_no_result():
 
 
 def test_more_staged_copies_than_fit_change_no_result():
-    pairs = "\n".join(f"host k w p\ns copy p d{i % 7}" for i in range(200))
-    assert not any(run_by_hand(make_plan(pairs), late=["s"])[0].counts)
+    pairs = "\n".join(
+        f"t copy! h{'abc'[i % 3]}[0:1] p[0:1]\ns copy p[0:1] d[{i}:{i + 1}]" for i in range(200)
+    )
+    late, counts = copied(pairs, ("s", "t"), nbytes=200)
+    assert counts == (0, 0)
+    assert late == copied(pairs, (), nbytes=200)[0]
+    assert late["d"] == [[late[f"h{x}"][0] for x in "abc"][i % 3] for i in range(200)]
 
 
 def test_more_expected_versions_than_fit_change_no_result():
-    cells = "\n".join(f"s k1 w d[{i}:{i + 1}]" for i in range(300))
-    whole = "\n".join(["s k1 r d[0:300] w dq"] * 600)
-    plan = make_plan(f"{cells}\n{whole}\nsync s", nbytes=300)
-    assert not any(run_by_hand(plan, ["decode"] * 2, ["s"])[0].counts)
+    cells = " ".join(f"w d[{i}:{i + 1}]" for i in range(300))
+    reads = "\n".join(["s k1 r d"] * 10)
+    plan = make_plan(f"s k1 {cells}\n{reads}", nbytes=300)
+    assert not any(run_by_hand(plan, ["decode"] * 60, ["s"])[0].counts)
 
 
 def test_a_race_within_the_limits_is_seen_behind_much_other_pending_work():

@@ -1,147 +1,35 @@
 """Every rule of the ordering, and random programs against a closure by brute force."""
 
-import resource
 import subprocess
 import sys
 import textwrap
-from collections import Counter
-from pathlib import Path
+import time
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, seed, settings
 
 from helpers.closure import closure_hazards, closure_races
 from helpers.plans import make_plan, model_plan
+from helpers.rows import (
+    build,
+    copy,
+    graph,
+    host,
+    launch,
+    memset,
+    programs,
+    reads,
+    record,
+    sync,
+    sync_event,
+    wait,
+    writes,
+)
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.order import RULES, Order
-from syncscope.sched_core.program import (
-    ACCESS,
-    BLOCKING,
-    GRID_SYNC,
-    NO_KERNEL,
-    OP,
-    PDL,
-    SCOPES,
-    Program,
-    Site,
-    unroll,
-)
+from syncscope.sched_core.program import GRID_SYNC, PDL, unroll
 from syncscope.sched_core.ranges import HAZARDS
-from syncscope.sched_core.records import Buffer, Event, Kind, Stream
-
-# ---- programs written row by row -----------------------------------------------------------------
-
-BUFFERS = (
-    Buffer("h", 8, "pinned", depth=2),
-    Buffer("g", 8, "pinned"),
-    Buffer("p", 8, "pageable"),
-    Buffer("q", 8, "pageable", depth=2),
-    Buffer("d", 8, "device", 0, depth=2),
-    Buffer("c", 8, "device", 1),
-    Buffer("m", 8, "managed", 0),
-)
-EVENTS = (Event("e", 0), Event("f", 0, 2))
-NAMES = [each.name for each in BUFFERS]
-
-
-def use(text: str) -> tuple:
-    """Read ``name``, ``name[begin:end]`` or ``name.slot[begin:end]`` as an access without mode."""
-    name, _, span = text.rstrip("]").partition("[")
-    name, _, slot = name.partition(".")
-    begin, end = map(int, span.split(":")) if span else (0, 8)
-    return NAMES.index(name), int(slot or 0), begin, end
-
-
-def reads(*texts):
-    return [(*use(text), 0) for text in texts]
-
-
-def writes(*texts):
-    return [(*use(text), 1) for text in texts]
-
-
-def host(accesses, thread=0, kind=Kind.HOST):
-    return {"kind": kind, "accesses": accesses, "thread": thread}
-
-
-def launch(stream, accesses, thread=0, flags=0):
-    row = {"kind": Kind.LAUNCH, "stream": stream, "accesses": accesses}
-    return {**row, "thread": thread, "flags": flags}
-
-
-def copy(stream, source, target, blocking=False, thread=0):
-    flags = BLOCKING if blocking else 0
-    accesses = [*reads(source), *writes(target)]
-    row = {"kind": Kind.COPY, "stream": stream, "accesses": accesses}
-    return {**row, "flags": flags, "thread": thread}
-
-
-def memset(stream, target, blocking=False, thread=0):
-    return {**launch(stream, writes(target), thread, BLOCKING * blocking), "kind": Kind.MEMSET}
-
-
-def record(stream, event=0, thread=0):
-    return {"kind": Kind.RECORD, "stream": stream, "event": event, "thread": thread}
-
-
-def wait(stream, event=0, thread=0):
-    return {"kind": Kind.WAIT, "stream": stream, "event": event, "thread": thread}
-
-
-def sync(stream, scope="stream", thread=0):
-    return {"kind": Kind.SYNC, "stream": stream, "scope": scope, "thread": thread}
-
-
-def sync_event(event=0, thread=0):
-    return {"kind": Kind.SYNC, "event": event, "scope": "event", "thread": thread}
-
-
-def graph(stream, members, thread=0):
-    return {"kind": Kind.GRAPH, "stream": stream, "members": members, "thread": thread}
-
-
-def build(rows, streams="nonblocking"):
-    """Make a program; `streams` are ``kind`` or ``kind@device``.  A row's site has its number."""
-    accesses: list[tuple] = []
-    ops, members, sites = [], [], []
-
-    def line(row, site, access0, n_access, first=0, n_members=0):
-        return (
-            *(site, 0, int(row["kind"]), row.get("flags", 0)),
-            *(SCOPES.index(row.get("scope", "stream")), 0),
-            *(row.get("stream", -1), row.get("event", -1), -1, access0, n_access, NO_KERNEL),
-            *(row.get("thread", 0), n_members, first, 0),
-        )
-
-    for number, row in enumerate(rows):
-        first_access, first_member = len(accesses), len(members)
-        for member in (row, *row.get("members", ())):
-            access0 = len(accesses)
-            for buffer, slot, begin, end, write in member.get("accesses", ()):
-                accesses.append((buffer, slot % BUFFERS[buffer].depth, write, 1, begin, end))
-            if member is not row:
-                members.append(line(member, number, access0, len(accesses) - access0))
-        counts = (len(accesses) - first_access, first_member, len(members) - first_member)
-        ops.append(line(row, number, first_access, *counts))
-        sites.append(Site("decode", f"op{number}", Kind(row["kind"])))
-    records = []
-    for text in streams.split() if isinstance(streams, str) else streams:
-        kind, _, device = text.partition("@")
-        records.append(Stream(f"s{len(records)}", int(device or 0), kind))
-    return Program(
-        ops=np.array(ops, OP),
-        members=np.array(members, OP),
-        accesses=np.array(accesses, ACCESS),
-        sites=tuple(sites),
-        kernels=(),
-        buffers=BUFFERS,
-        streams=tuple(records),
-        events=EVENTS,
-        phases=("decode",),
-        step0=np.array([0, len(ops)]),
-    )
+from syncscope.sched_core.records import Kind
 
 
 def found(program, rules="practical", dropped=()):
@@ -153,99 +41,470 @@ def found(program, rules="practical", dropped=()):
     }
 
 
-def pairs(rows, streams="nonblocking", rules="practical", dropped=()):
-    """Return the hazards of rows as ``TYPE buffer first-second``, sorted."""
-    hazards = found(build(rows, streams), rules, dropped)
-    return sorted(f"{kind} {name} {first}-{second}" for kind, name, _, first, second in hazards)
+def hazards(rows, streams="nonblocking", rules="practical", dropped=()):
+    """Return the hazards of rows as ``TYPE first-second``, by rows, sorted."""
+    return sorted(
+        f"{kind} {first}-{second}"
+        for kind, _, _, first, second in found(build(rows, streams), rules, dropped)
+    )
+
+
+def both(rows, streams="nonblocking"):
+    """Return the hazards of rows, which have to be the same under both rule sets."""
+    practical, strict = (hazards(rows, streams, rules) for rules in RULES)
+    assert practical == strict
+    return practical
+
+
+# ---- threads and streams -------------------------------------------------------------------------
+
+
+def test_a_thread_is_in_order_and_two_threads_are_not():
+    assert both([host(writes("g")), host(reads("g"))]) == []
+    assert both([host(writes("g")), host(reads("g"), thread=1)]) == ["RAW 0-1"]
+
+
+def test_a_stream_is_in_order_and_two_streams_are_not():
+    rows = [launch(0, writes("d")), launch(0, reads("d"))]
+    assert both(rows) == []
+    assert both([rows[0], launch(1, reads("d"))], "nonblocking nonblocking") == ["RAW 0-1"]
+
+
+def test_work_comes_after_its_call_and_what_its_thread_did_before():
+    assert both([host(writes("g")), launch(0, reads("g"))]) == []
+    assert both([host(writes("g")), launch(0, reads("g"), thread=1)]) == ["RAW 0-1"]
+
+
+def test_the_host_does_not_come_after_what_it_enqueued():
+    assert both([launch(0, writes("g")), host(reads("g"))]) == ["RAW 0-1"]
+    assert both([launch(0, reads("g")), host(writes("g"))]) == ["WAR 0-1"]
+    assert both([launch(0, writes("g")), host(writes("g"))]) == ["WAW 0-1"]
+    assert both([launch(0, reads("g")), host(reads("g"))]) == []
+
+
+def test_a_stream_takes_over_what_each_thread_did_before_its_calls():
+    rows = [host(writes("g"), thread=1), launch(0, [], thread=1), launch(0, reads("g"))]
+    assert both(rows) == []
+
+
+@pytest.mark.parametrize("other", ["blocking", "per_thread_default"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_legacy_stream_and_those_that_block_with_it_order_each_other(other, turned):
+    rows = [launch(int(turned), writes("d")), launch(int(not turned), reads("d"))]
+    assert both(rows, f"legacy_default {other}") == []
+    assert both(rows, f"legacy_default {other}@1") == ["RAW 0-1"]
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        "legacy_default nonblocking",
+        "nonblocking legacy_default",
+        "blocking blocking",
+        "blocking per_thread_default",
+        "per_thread_default per_thread_default",
+    ],
+)
+def test_other_streams_do_not_order_each_other(streams):
+    assert both([launch(0, writes("d")), launch(1, reads("d"))], streams) == ["RAW 0-1"]
+
+
+def test_two_blocking_streams_are_ordered_by_legacy_work_between_even_an_event_record():
+    rows = [launch(0, writes("d")), launch(1, reads("d"))]
+    streams = "blocking blocking legacy_default"
+    for between in (launch(2, []), record(2), wait(2), memset(2, "m")):
+        assert both([rows[0], between, rows[1]], streams) == []
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+TWO = "nonblocking nonblocking"
+
+
+def test_a_wait_takes_over_the_stream_up_to_the_record():
+    rows = [launch(0, writes("d")), record(0), launch(0, writes("m"))]
+    assert both([*rows, wait(1), launch(1, reads("d", "m"))], TWO) == ["RAW 2-4"]
+    assert both([*rows, sync_event(), host(reads("d", "m"))], TWO) == ["RAW 2-4"]
+
+
+def test_a_wait_is_for_its_stream_alone_and_a_host_sync_for_its_thread_and_what_it_enqueues():
+    rows = [launch(0, writes("d")), record(0)]
+    assert both([*rows, wait(1), host(reads("d"))], TWO) == ["RAW 0-3"]
+    assert both([*rows, sync_event(), host(reads("d"), thread=1)], TWO) == ["RAW 0-3"]
+    assert both([*rows, sync_event(), launch(1, reads("d"))], TWO) == []
+
+
+def test_a_later_record_replaces_the_first_and_a_wait_keeps_what_it_saw():
+    rows = [launch(0, writes("d")), record(0), launch(1, writes("m")), record(1)]
+    streams = "nonblocking nonblocking nonblocking"
+    assert both([*rows, wait(2), launch(2, reads("d", "m"))], streams) == ["RAW 0-5"]
+    late = [launch(0, writes("d")), wait(2), record(0), launch(2, reads("d"))]
+    assert both(late, streams) == ["RAW 0-3"]
+
+
+def test_before_any_record_a_wait_and_a_sync_do_nothing():
+    for nothing in (wait(1), sync_event()):
+        rows = [launch(0, writes("d")), nothing, launch(1, reads("d")), record(0)]
+        assert both(rows, TWO) == ["RAW 0-2"]
+
+
+def test_the_slots_of_an_event_are_events_of_their_own():
+    rows = [launch(0, writes("d")), record(0, 1), record(1, 2), wait(1, 2), launch(1, reads("d"))]
+    assert both(rows, TWO) == ["RAW 0-4"]
+
+
+# ---- host syncs ----------------------------------------------------------------------------------
+
+
+def test_a_sync_of_a_stream_waits_for_that_stream_alone():
+    rows = [launch(0, writes("d")), launch(1, writes("m")), sync(0), host(reads("d", "m"))]
+    assert both(rows, TWO) == ["RAW 1-3"]
+
+
+def test_a_sync_of_a_device_waits_for_all_its_streams():
+    rows = [launch(0, writes("d")), launch(1, writes("m")), launch(2, writes("c"))]
+    after = [sync(0, "device"), host(reads("d", "m", "c"))]
+    assert both([*rows, *after], "nonblocking blocking nonblocking@1") == ["RAW 2-4"]
+
+
+def test_a_sync_of_the_legacy_stream_waits_for_the_streams_it_waits_for():
+    rows = [launch(i, writes(name)) for i, name in ((1, "d"), (2, "m"), (3, "c"))]
+    streams = "legacy_default blocking per_thread_default nonblocking"
+    assert both([*rows, sync(0), host(reads("d", "m", "c"))], streams) == ["RAW 2-4"]
+    assert "RAW 0-2" in both([rows[0], sync(2), host(reads("d"))], streams)
+
+
+def test_a_sync_waits_for_what_was_enqueued_before_it():
+    assert both([sync(0), launch(0, writes("d")), host(reads("d"))]) == ["RAW 1-2"]
+
+
+# ---- copies and memsets --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "source_is_free", "target_is_there"),
+    [
+        ("d", "g", True, True),
+        ("d", "p", True, True),
+        ("m", "g", True, True),
+        ("g", "h", True, True),
+        ("p", "g", True, True),
+        ("g", "d", True, True),
+        ("g", "m", True, True),
+        ("p", "d", True, False),
+        ("p", "m", True, False),
+        ("d", "m", False, False),
+        ("m", "d", False, False),
+    ],
+)
+def test_what_a_blocking_copy_has_done_when_it_returns(
+    source, target, source_is_free, target_is_there
+):
+    rows = [copy(0, source, target, blocking=True), host([*writes(source), *reads(target)])]
+    expected = ["RAW 0-1"] * (not target_is_there) + ["WAR 0-1"] * (not source_is_free)
+    assert both(rows) == expected
+
+
+@pytest.mark.parametrize("target", ["d", "m"])
+def test_a_blocking_copy_from_pageable_memory_waits_for_its_stream_first(target):
+    rows = [launch(0, writes("g")), copy(0, "p", target, blocking=True), host(reads("g"))]
+    assert both(rows) == []
+    assert "RAW 0-2" in both([rows[0], copy(1, "p", target, blocking=True), rows[2]], TWO)
+    assert both([rows[0], copy(1, "p", target, True), rows[2]], "blocking legacy_default") == []
+
+
+def test_a_blocking_copy_between_device_memory_waits_for_nothing():
+    rows = [launch(0, writes("g")), copy(0, "d", "m", blocking=True), host(reads("g"))]
+    assert both(rows) == ["RAW 0-2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "practical"),
+    [
+        ("g", "d", ["RAW 0-1", "WAR 0-1"]),
+        ("d", "g", ["RAW 0-1", "WAR 0-1"]),
+        ("d", "m", ["RAW 0-1", "WAR 0-1"]),
+        ("p", "d", ["RAW 0-1"]),
+        ("p", "m", ["RAW 0-1"]),
+        ("d", "p", []),
+        ("g", "p", []),
+        ("p", "g", ["RAW 0-1", "WAR 0-1"]),
+    ],
+)
+def test_what_an_async_copy_has_done_when_it_returns(source, target, practical):
+    rows = [copy(0, source, target), host([*writes(source), *reads(target)])]
+    assert hazards(rows, rules="practical") == practical
+    assert hazards(rows, rules="strict") == ["RAW 0-1", "WAR 0-1"]
+
+
+def test_an_async_copy_from_pageable_memory_reads_without_waiting_for_its_stream():
+    rows = [launch(0, writes("p")), copy(0, "p", "d")]
+    assert hazards(rows, rules="practical") == ["RAW 0-1"]
+    assert hazards(rows, rules="strict") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "waits"), [("g", True), ("m", True), ("d", False), ("p", False)]
+)
+def test_a_blocking_memset_waits_where_its_target_is_pinned_or_managed(target, waits):
+    assert both([memset(0, target, blocking=True), host(reads(target))]) == ["RAW 0-1"] * (
+        not waits
+    )
+    assert both([memset(0, target), host(reads(target))]) == ["RAW 0-1"]
+
+
+# ---- kernels that overlap ------------------------------------------------------------------------
+
+
+def pdl(accesses, stream=0, flags=PDL):
+    return launch(stream, accesses, flags=flags)
+
+
+def test_a_dependent_launch_does_not_come_after_the_kernel_before_it():
+    assert both([launch(0, writes("d")), pdl(reads("d"))]) == ["RAW 0-1"]
+    assert both([launch(0, writes("d")), pdl(reads("d"), flags=PDL | GRID_SYNC)]) == []
+    assert both([launch(0, writes("d")), pdl(reads("d"), flags=GRID_SYNC)]) == []
+
+
+def test_a_dependent_launch_comes_after_what_the_kernel_before_it_came_after():
+    rows = [launch(0, writes("d")), launch(0, []), pdl(reads("d"))]
+    assert both(rows) == []
+    assert both([host(writes("g"), thread=1), launch(0, [], thread=1), pdl(reads("g"))]) == []
+    three = [launch(0, writes("d")), pdl([]), pdl(reads("d"))]
+    assert both(three) == ["RAW 0-2"]
+
+
+def test_what_follows_comes_after_both_kernels_that_overlap():
+    rows = [launch(0, writes("d")), pdl(writes("m"))]
+    assert both([*rows, launch(0, reads("d", "m"))]) == []
+    assert both([*rows, sync(0), host(reads("d", "m"))]) == []
+    assert both([*rows, record(0), wait(1), launch(1, reads("d", "m"))], TWO) == []
+
+
+def test_a_dependent_launch_overlaps_nothing_but_a_kernel():
+    for between in (record(0), wait(0), memset(0, "m"), graph(0, [launch(0, [])])):
+        assert both([launch(0, writes("d")), between, pdl(reads("d"))]) == []
+    assert both([copy(0, "g", "d"), pdl(reads("d"))]) == []
+    rows = [launch(0, writes("d")), record(1), wait(0), pdl(reads("d"))]
+    assert hazards(rows, TWO, dropped=[2]) == ["RAW 0-3"]
+
+
+def test_reads_of_kernels_that_overlap_are_both_remembered():
+    rows = [launch(0, reads("d")), pdl(reads("d")), pdl(writes("d"))]
+    assert both(rows) == ["WAR 0-2", "WAR 1-2"]
+
+
+# ---- graphs --------------------------------------------------------------------------------------
+
+
+def test_a_graph_launch_is_one_op_with_all_that_its_members_touch():
+    members = [launch(0, reads("d")), copy(0, "g", "m"), launch(0, writes("d"))]
+    rows = [graph(0, members), host(writes("g")), launch(1, writes("d"))]
+    assert both(rows, TWO) == ["WAR 0-1", "WAR 0-2", "WAW 0-2"]
+
+
+def test_a_captured_copy_reads_pageable_memory_when_the_graph_runs():
+    rows = [graph(0, [copy(0, "p", "d")]), host(writes("p"))]
+    assert both(rows) == ["WAR 0-1"]
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Kind.ALLOC, Kind.FREE])
+def test_memory_that_is_freed_or_given_anew_counts_as_written_by_the_host(kind):
+    assert both([launch(0, reads("d")), host(writes("d"), kind=kind)]) == ["WAR 0-1"]
+    assert both([launch(0, reads("d")), sync(0), host(writes("d"), kind=kind)]) == []
+
+
+def test_accesses_of_one_row_do_not_conflict():
+    assert both([launch(0, [*reads("d"), *writes("d"), *writes("d[0:4]")])]) == []
+
+
+def test_what_nobody_writes_has_no_hazard():
+    assert both([launch(0, reads("d")), launch(1, reads("d")), host(reads("d"))], TWO) == []
+
+
+def test_ranges_conflict_only_where_they_overlap_and_slots_not_at_all():
+    streams = TWO
+    write = launch(0, writes("d[2:6]"))
+    for span, expected in (("[0:2]", 0), ("[6:8]", 0), ("[0:3]", 1), ("[5:6]", 1), ("[0:8]", 1)):
+        rows = [write, launch(1, reads(f"d{span}"))]
+        assert both(rows, streams) == ["RAW 0-1"] * expected
+    assert both([write, launch(1, reads("d.1[2:6]"))], streams) == []
+
+
+def test_a_hazard_names_the_bytes_that_both_touch_as_one_range():
+    rows = [launch(0, writes("d[1:7]")), launch(1, [*reads("d[0:3]"), *reads("d[3:8]")])]
+    ranges = [(h["begin"], h["end"]) for h in Order(build(rows, TWO)).hazards()]
+    assert ranges == [(1, 3), (3, 7)]
+    rows = [launch(0, writes("d")), launch(0, reads("d[2:4]")), launch(1, writes("d"))]
+    war, waw = (
+        [(h["begin"], h["end"]) for h in Order(build(rows, TWO)).hazards() if h["type"] == kind]
+        for kind in (HAZARDS.index("WAR"), HAZARDS.index("WAW"))
+    )
+    assert war == [(2, 4)]
+    assert min(waw)[0] == 0 and max(waw)[1] == 8
+
+
+def test_of_earlier_accesses_the_last_write_and_the_reads_since_count():
+    rows = [launch(0, writes("d")), launch(0, writes("d")), launch(1, reads("d"))]
+    assert both(rows, TWO) == ["RAW 1-2"]
+    rows = [launch(0, reads("d")), launch(0, reads("d")), launch(1, writes("d"))]
+    assert both(rows, TWO) == ["WAR 1-2"]
+    rows = [launch(0, reads("d")), launch(1, reads("d")), host(writes("d"))]
+    assert both(rows, TWO) == ["WAR 0-2", "WAR 1-2"]
+
+
+def test_what_a_row_read_counts_after_it_wrote_the_same_bytes():
+    rows = [launch(0, [*reads("d[2:4]"), *writes("d")]), host(writes("d"))]
+    assert both(rows) == ["WAR 0-1", "WAW 0-1"]
+
+
+# ---- asking --------------------------------------------------------------------------------------
+
+
+def test_a_dropped_site_orders_nothing_and_keeps_its_accesses():
+    rows = [launch(0, writes("d")), sync(0), host(reads("d"))]
+    assert hazards(rows, dropped=[1]) == ["RAW 0-2"]
+    rows = [launch(0, writes("d")), record(0), wait(1), launch(1, reads("d"))]
+    assert hazards(rows, TWO, dropped=[2]) == ["RAW 0-3"]
+    for rows in (
+        [copy(0, "d", "g", blocking=True), host(reads("g"))],
+        [memset(0, "g", blocking=True), host(reads("g"))],
+    ):
+        assert hazards(rows) == []
+        assert hazards(rows, dropped=[0]) == ["RAW 0-1"]
+    rows = [copy(0, "p", "d", blocking=True), host(writes("p"))]
+    assert hazards(rows, rules="strict", dropped=[0]) == ["WAR 0-1"]
+    assert hazards(rows, rules="practical", dropped=[0]) == []
+
+
+def test_each_ask_begins_afresh():
+    rows = [launch(0, writes("d")), record(0), sync_event(), host(reads("d"))]
+    order = Order(build(rows))
+    assert [len(order.hazards(dropped)) for dropped in ([], [2], [], [2], [])] == [0, 1, 0, 1, 0]
+
+
+def test_hazards_come_in_the_order_of_the_second_and_no_more_than_asked_for():
+    rows = [launch(0, writes("d", "m")), host(reads("m")), host(reads("d"))]
+    order = Order(build(rows))
+    assert [h["second_row"] for h in order.hazards()] == [1, 2]
+    assert [h["second_row"] for h in order.hazards(limit=1)] == [1]
+
+
+def test_accesses_are_named_by_their_place_in_the_row():
+    rows = [graph(0, [launch(0, reads("m")), launch(0, writes("d"))]), copy(1, "d", "m")]
+    hazard = Order(build(rows, TWO)).hazards()
+    assert [(h["first_access"], h["second_access"]) for h in hazard] == [(1, 0), (0, 1)]
+
+
+def test_unknown_rules_are_refused():
+    with pytest.raises(UsageError, match="unknown rules practicle; did you mean practical"):
+        Order(build([]), "practicle")
+
+
+def test_a_program_without_rows_has_no_hazards():
+    assert both([]) == []
+
+
+def test_a_plan_with_two_devices_is_ordered_by_the_event_between_them():
+    text = "s k1 w d0x; s record e; t wait e; t k1 r d0x"
+    for plan, expected in (
+        (make_plan(text, "s t@1"), 0),
+        (make_plan(text.replace("t wait e; ", ""), "s t@1"), 1),
+    ):
+        assert len(Order(unroll(plan, ["decode"])).hazards()) == expected
+
+
+# ---- size ----------------------------------------------------------------------------------------
+
+
+MEMORY = """
+    import resource, sys
+    import numpy as np
+    from helpers.rows import build, launch, reads, sync, writes
+    from syncscope.sched_core.order import Order
+    from dataclasses import replace
+    from pathlib import Path
+
+    n, stride = 300_000, int(sys.argv[1])
+    rows = [launch(0, writes("d[0:2]")), launch(1, reads("d[0:2]")), sync(0)]
+    program = build(rows, "blocking legacy_default")
+    accesses = np.tile(program.accesses, n)
+    accesses["begin"] = np.arange(len(accesses)) // 2 * stride
+    accesses["end"] = accesses["begin"] + 2
+    ops = np.tile(program.ops, n)
+    ops["access0"] = np.minimum(np.cumsum(ops["n_access"]) - ops["n_access"], len(accesses) - 1)
+    order = Order(replace(program, ops=ops, accesses=accesses))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + (8 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        print(len(order.hazards()))
+    except MemoryError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
+@pytest.mark.parametrize(
+    ("stride", "said"), [(0, "0"), (2, "the ordering analysis ran out of memory")]
+)
+def test_memory_is_bounded_by_what_is_live(stride, said):
+    """900,000 rows: on the same bytes they fit in 8 MB, each on bytes of its own they do not."""
+    command = [sys.executable, "-c", textwrap.dedent(MEMORY), str(stride)]
+    environment = {"PYTHONPATH": str(next(p for p in sys.path if p.endswith("tests")))}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+def test_time_grows_with_the_rows_and_no_faster():
+    def ns_per_row(steps):
+        program = unroll(model_plan("cuda-graph"), ["decode"] * steps)
+        order = Order(program)
+        times = []
+        for _ in range(5):
+            began = time.process_time_ns()
+            order.hazards()
+            times.append(time.process_time_ns() - began)
+        return min(times) / len(program.ops)
+
+    assert ns_per_row(8000) < 2 * ns_per_row(1000)
 
 
 # ---- random programs -----------------------------------------------------------------------------
-
-SPANS = ((0, 8), (0, 4), (4, 8), (2, 6), (3, 5), (0, 2))
-KINDS = ("nonblocking", "blocking", "legacy_default", "per_thread_default")
-
-
-@st.composite
-def programs(draw: st.DrawFn) -> tuple[Program, str, tuple[int, ...]]:
-    """Draw a program, a rule set and the sites that are dropped."""
-    streams = draw(
-        st.lists(
-            st.builds("{}@{}".format, st.sampled_from(KINDS), st.sampled_from([0, 0, 0, 1])),
-            min_size=1,
-            max_size=4,
-        )
-    )
-    stream = st.integers(0, len(streams) - 1)
-    thread = st.integers(0, draw(st.integers(0, 2)))
-    indices = st.sampled_from((0, 1, 2, 2, 3, 3, 4, 4, 5, 6))
-    buffer = st.sampled_from(draw(st.lists(indices, min_size=1, max_size=3)))
-    place = st.tuples(buffer, st.integers(0, 1), st.sampled_from(SPANS))
-    one_use = st.builds(lambda at, write: (*at[:2], *at[2], write), place, st.integers(0, 1))
-    accesses = st.lists(one_use, max_size=3)
-    flags = st.sampled_from((0, 0, PDL, PDL, PDL | GRID_SYNC))
-    event = st.integers(0, 2)
-
-    def ends(source, target, begin):
-        """Give both ends of a copy four bytes."""
-        return [(*source, begin, begin + 4, 0), (*target, 4 - begin, 8 - begin, 1)]
-
-    end = st.tuples(buffer, st.integers(0, 1))
-    copies = st.builds(
-        lambda stream, ends, flags, thread: {**launch(stream, ends, thread, flags), "kind": 2},
-        stream,
-        st.builds(ends, end, end, st.sampled_from((0, 1, 4))),
-        st.sampled_from((0, BLOCKING)),
-        thread,
-    )
-    kernels = st.builds(launch, stream, accesses, thread, flags)
-    sets = st.builds(
-        lambda at, stream, thread, flags: {
-            **launch(stream, [(*at[:2], *at[2], 1)], thread, flags),
-            "kind": Kind.MEMSET,
-        },
-        *(place, stream, thread, st.sampled_from((0, BLOCKING))),
-    )
-    rows = (
-        *(kernels, copies, sets),
-        st.builds(host, accesses, thread, st.sampled_from((Kind.HOST, Kind.ALLOC, Kind.FREE))),
-        st.builds(record, stream, event, thread),
-        st.builds(wait, stream, event, thread),
-        st.builds(sync_event, event, thread),
-        st.builds(sync, stream, st.sampled_from(("stream", "stream", "device")), thread),
-        st.builds(graph, stream, st.lists(st.one_of(kernels, copies), max_size=3), thread),
-    )
-    # few kinds of rows in one program, so that each meets each often
-    some = draw(st.lists(st.sampled_from(range(len(rows))), min_size=1, max_size=5, unique=True))
-    row = st.one_of(kernels, copies, *(rows[i] for i in some))
-    n = draw(st.integers(2, 28))
-    drawn = draw(st.lists(row, min_size=n, max_size=n))
-    dropped = draw(st.sets(st.integers(0, n - 1), max_size=n))
-    return build(drawn, streams), draw(st.sampled_from(RULES)), tuple(sorted(dropped))
 
 
 def check_against_closure(drawn):
     program, rules, dropped = drawn
     note(f"{rules}, dropped {dropped}, streams {program.streams}")
     for row, op in enumerate(program.ops):
-        note(f"{row} {Kind(op['kind']).name} {op} {program.accesses[op['access0']:][:op['n_access']]}")
-    hazards = found(program, rules, dropped)
+        accesses = program.accesses[op["access0"] :][: op["n_access"]]
+        note(f"{row} {Kind(op['kind']).name} {op} {accesses}")
+    mine = found(program, rules, dropped)
     expected = closure_hazards(program, rules, dropped)
-    assert {(kind, name, first, second) for kind, name, _, first, second in hazards} == expected
-    assert bool(hazards) == bool(closure_races(program, rules, dropped))
+    assert {(kind, name, first, second) for kind, name, _, first, second in mine} == expected
+    assert bool(mine) == bool(closure_races(program, rules, dropped))
 
 
-SETTINGS = {"deadline": None, "derandomize": True, "suppress_health_check": [*HealthCheck]}
+SETTINGS = {"deadline": None, "suppress_health_check": [*HealthCheck]}
 
 
-@settings(max_examples=500, **SETTINGS)
+@settings(max_examples=500, derandomize=True, **SETTINGS)
 @given(programs())
 def test_random_programs_have_the_hazards_of_the_closure(drawn):
     check_against_closure(drawn)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(max_examples=10_000, **SETTINGS)
-@given(programs())
-def test_many_random_programs_have_the_hazards_of_the_closure(drawn):
-    check_against_closure(drawn)
+@pytest.mark.parametrize("part", range(20))
+def test_ten_thousand_random_programs_have_the_hazards_of_the_closure(part):
+    @seed(part)
+    @settings(max_examples=500, database=None, **SETTINGS)
+    @given(programs())
+    def check(drawn):
+        check_against_closure(drawn)
+
+    check()

@@ -30,8 +30,9 @@ def test_a_phase_does_not_differ_from_itself():
 
 
 def test_a_removed_site_is_anchored_to_the_last_site_before_it_that_stayed():
-    before = ops("a: sync s; b: sync s; c: s k1 w d; e: sync s; f: sync s")
-    assert diff(before, ops("c: s k1 w d")).anchor == {"a": "", "b": "", "e": "c", "f": "c"}
+    before = ops("a: sync s; b: sync s; c: s k1 w d; e: sync s; f: s k1 w d; g: sync s")
+    after = ops("c: s k1 w d; f: s k1 w d")
+    assert diff(before, after).anchor == {"a": "", "b": "", "e": "c", "g": "f"}
 
 
 def test_replaced_by_names_the_site_that_took_the_duty_over():

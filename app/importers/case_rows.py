@@ -137,26 +137,13 @@ class CaseRows:
         used = len(self.accesses) - access0
         nbytes = sum(end - begin for _, begin, end in reads) if kind == Kind.COPY else 0
         first = 0
-        head = (site, 0)
-        tail = (-1, access0, used, NO_KERNEL, self.thread)
+        used_by = (-1, access0, used, NO_KERNEL, self.thread)
         if kind == Kind.GRAPH:  # one member does what the whole graph does
+            member = (site, 0, int(Kind.LAUNCH), 0, 0, 0, stream, -1)
             first, nbytes = len(self.members), 1
-            self.members.append((*head, int(Kind.LAUNCH), 0, 0, 0, stream, -1, *tail, 0, 0, 0))
-        self.rows.append(
-            (
-                *head,
-                int(kind),
-                flags,
-                SCOPES.index(scope),
-                0,
-                stream,
-                event,
-                *tail,
-                nbytes,
-                first,
-                0,
-            )
-        )
+            self.members.append((*member, *used_by, 0, 0, 0))
+        issued = (site, 0, int(kind), flags, SCOPES.index(scope), 0, stream, event)
+        self.rows.append((*issued, *used_by, nbytes, first, 0))
 
     def program(self) -> Program:
         """Return the rows so far."""
@@ -236,18 +223,29 @@ class CaseRows:
 
     # ---- ops --------------------------------------------------------------------------------
 
+    def _work(self, op: Record, kind: Kind, stream: int = -1, flags: int = 0) -> None:
+        """A row with the op's own lists of accesses, of which it must have one."""
+        if "reads" not in op and "writes" not in op:
+            raise BadField("lacks reads and writes")
+        reads, writes = self._ranges_of(op, "reads"), self._ranges_of(op, "writes")
+        self._row(kind, stream, flags=flags, reads=reads, writes=writes)
+
     def _kernel(self, op: Record) -> None:
         flags = PDL * get_flag(op, "pdl") | GRID_SYNC * get_flag(op, "grid_dependency_sync")
-        self._on_stream(op, Kind.LAUNCH, flags)
+        self._work(op, Kind.LAUNCH, self._stream_of(op), flags)
 
-    def _on_stream(self, op: Record, kind: Kind, flags: int = 0) -> None:
-        reads, writes = self._ranges_of(op, "reads"), self._ranges_of(op, "writes")
-        self._row(kind, self._stream_of(op), flags=flags, reads=reads, writes=writes)
+    def _graph_launch(self, op: Record) -> None:
+        self._work(op, Kind.GRAPH, self._stream_of(op))
 
-    def _on_host(self, op: Record) -> None:
-        self._row(
-            Kind.HOST, reads=self._ranges_of(op, "reads"), writes=self._ranges_of(op, "writes")
-        )
+    def _host_func(self, op: Record) -> None:
+        self._work(op, Kind.EXT, self._stream_of(op))
+
+    def _prefetch(self, op: Record) -> None:
+        """Managed memory moves in the stream's order; nobody sees other bytes for it."""
+        self._row(Kind.EXT, self._stream_of(op))
+
+    def _host(self, op: Record) -> None:
+        self._work(op, Kind.HOST)
 
     def _nothing(self, op: Record) -> None:
         self._row(Kind.QUERY)
@@ -354,8 +352,7 @@ class CaseRows:
             raise BadField(f"token {show(token)} is in use since an earlier ext_begin")
         device = -2 - len(self.stream_list)
         self.tokens[token] = self.add_stream(Stream(token, device, "nonblocking"))
-        reads, writes = self._ranges_of(op, "reads"), self._ranges_of(op, "writes")
-        self._row(Kind.LAUNCH, self.tokens[token], reads=reads, writes=writes)
+        self._work(op, Kind.LAUNCH, self.tokens[token])
 
     def _ext_wait(self, op: Record) -> None:
         token = get_text(op, "token")
@@ -370,9 +367,9 @@ OPS: dict[str, Callable[[CaseRows, Record], None]] = {
     "memcpy_async": CaseRows._memcpy_async,
     "memset": CaseRows._memset,
     "memset_async": CaseRows._memset_async,
-    "graph_launch": lambda rows, op: rows._on_stream(op, Kind.GRAPH),
-    "host_func": lambda rows, op: rows._on_stream(op, Kind.EXT),
-    "prefetch": lambda rows, op: rows._on_stream(op, Kind.EXT),
+    "graph_launch": CaseRows._graph_launch,
+    "host_func": CaseRows._host_func,
+    "prefetch": CaseRows._prefetch,
     "event_create": CaseRows._new_event_row,
     "event_destroy": CaseRows._new_event_row,
     "event_record": CaseRows._event_record,
@@ -384,10 +381,10 @@ OPS: dict[str, Callable[[CaseRows, Record], None]] = {
     "stream_sync": CaseRows._stream_sync,
     "stream_query": lambda rows, op: rows._query(op, CaseRows._stream_sync),
     "device_sync": CaseRows._device_sync,
-    "host_read": CaseRows._on_host,
-    "host_write": CaseRows._on_host,
-    "ext_read": CaseRows._on_host,
-    "ext_write": CaseRows._on_host,
+    "host_read": CaseRows._host,
+    "host_write": CaseRows._host,
+    "ext_read": CaseRows._host,
+    "ext_write": CaseRows._host,
     "ext_begin": CaseRows._ext_begin,
     "ext_wait": CaseRows._ext_wait,
     "free": CaseRows._release,

@@ -155,7 +155,8 @@ def _expectation(case: Record, rows: CaseRows, count: int) -> Expectation:
     )
 
 
-def _case(record: Record, case_id: str) -> Case:
+def read_case(record: Record, case_id: str) -> Case:
+    """Read one case; BadField with the op's index for what is not as the format says."""
     rows = _declare(record)
     ops = get_list(record, "ops")
     if len(ops) > MAX_OPS:
@@ -232,7 +233,7 @@ def read_cases(path: str | os.PathLike[str]) -> list[Case]:
             where = f"case {show(case_id)[1:-1] or number}"
             if case_id in cases:
                 raise BadField("its id is not the only one")
-            cases[case_id] = _case(record, case_id)
+            cases[case_id] = read_case(record, case_id)
             effort += _effort(cases[case_id])
             if effort > MAX_EFFORT:
                 raise BadField("too much to analyse; split the file, or ask about fewer syncs")

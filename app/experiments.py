@@ -17,11 +17,12 @@ from syncscope.app.session import (
     plan_variant,
     run_plan,
 )
+from syncscope.sched_core.analyser import analysis_phases
 from syncscope.sched_core.minimal import minimal_sets
 from syncscope.sched_core.passes.drop_sites import drop_sites, sync_sites
 from syncscope.sched_core.program import unroll
 from syncscope.sched_core.records import Plan
-from syncscope.sched_core.verdict import analyse, analysis_phases
+from syncscope.sched_core.verdict import analyse
 
 TIMED_TOKENS = 16
 """Tokens of a run that times a set of syncs."""

@@ -29,6 +29,7 @@ from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.costs import Profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import KernelFault, UsageError
+from syncscope.sched_core.missing import hazards_added
 from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.drop_sites import drop_sites
 from syncscope.sched_core.passes.registry import (
@@ -42,7 +43,7 @@ from syncscope.sched_core.planner import plan_baseline
 from syncscope.sched_core.records import Finding, Plan
 from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.trace import Trace
-from syncscope.sched_core.verdict import analyse, hazards_added
+from syncscope.sched_core.verdict import analyse
 from syncscope.sched_core.why import missing_sentence
 
 KV_GRANULE = 256
@@ -297,9 +298,7 @@ def run_plan(
     workload: Workload, device: Device, planned: Planned, late: frozenset[str], progress: Progress
 ) -> Run:
     """Run one plan in one data order; an interrupt or a fault ends it and keeps what there is."""
-    backend = SimBackend(
-        device.profile, workload.kernels(), late, device.compute, device.rules
-    )
+    backend = SimBackend(device.profile, workload.kernels(), late, device.compute, device.rules)
     backend.load(workload.contents())
     total = sum(steps for _, steps in workload.segments)
     with closing(Engine(backend, planned.plan)) as engine:

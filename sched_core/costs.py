@@ -78,8 +78,8 @@ class Costs:
     """Of each row (ops, then members): host time of the call, device time, and copy engine.
 
     `engine` is 0 for host to device, 1 for device to host, -1 for what needs no copy engine.
-    `waits` is 1 where the call returns only after the copy: a blocking one, unless from device to device,
-    or one to pageable memory.
+    `waits` is 1 where the call returns only after the copy: a blocking one, unless from device to
+    device, or one to pageable memory.
     """
 
     call_ns: npt.NDArray[np.int64]

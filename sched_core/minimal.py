@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from syncscope.sched_core.analyser import Analyser, moments_of
 from syncscope.sched_core.program import Program
-from syncscope.sched_core.verdict import Analyser, moments_of
 
 MAX_SETS = 4096
 """Sets that are listed; further ones are only known to exist."""

@@ -9,37 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from syncscope.sched_core.analyser import (
+    Analyser,
+    analysis_phases,
+    moments_of,
+    with_pair,
+)
+from syncscope.sched_core.missing import find_missing
 from syncscope.sched_core.order import Order
-from syncscope.sched_core.path import EdgeGraph, Moment, sites_used
-from syncscope.sched_core.program import BLOCKING, SCOPES, Program, unroll
+from syncscope.sched_core.path import CALL, EXEC, RETURN, sites_used
+from syncscope.sched_core.program import SCOPES, Program, unroll
 from syncscope.sched_core.ranges import HAZARDS
-from syncscope.sched_core.records import PHASES, Finding, Kind, Missing, Node, Plan
+from syncscope.sched_core.records import Finding, Kind, Missing, Plan
 from syncscope.sched_core.rewrite import (
     narrow_to_stream,
-    order_sites,
     wait_for_earlier,
     wait_on_stream,
 )
-
-Key = tuple[int, int, int, int]
-"""Of a hazard: type, site of the first and of the second access, buffer."""
-
-
-def analysis_phases(plan: Plan) -> tuple[str, ...]:
-    """Return the phases that a plan is analysed over: prompt and decode twice.
-
-    Each lasts long enough for every slot to come round twice, and one step more.
-    """
-    depths = [buffer.depth for buffer in plan.buffers] + [event.depth for event in plan.events]
-    steps = 2 * max(depths, default=1) + 1
-    once = ("prompt",) * steps + ("prompt_last",) + ("decode",) * steps
-    return tuple(phase for phase in once * 2 if phase in plan.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,93 +62,6 @@ class Analysis:
         return None
 
 
-class Analyser:
-    """Asks the order of one program with syncs left out; remembers what it needs to compare.
-
-    Parameters
-    ----------
-    program : Program
-    rules : str
-        ``practical`` or ``strict``.
-    """
-
-    def __init__(self, program: Program, rules: str = "practical") -> None:
-        self.program = program
-        self.rules = rules
-        self.order = Order(program, rules)
-        self.base = frozenset(self.keys(self.order))
-        self.units = tuple(_sync_sites(program))
-
-    @cached_property
-    def graph(self) -> EdgeGraph:
-        """The explicit edges."""
-        return EdgeGraph(self.program, self.rules)
-
-    def keys(self, order: Order, hazards: npt.NDArray[Any] | None = None) -> list[Key]:
-        """Return the kind of each hazard of an order, whatever the step."""
-        found = order.hazards() if hazards is None else hazards
-        sites = order.program.ops["site"]
-        return list(
-            zip(
-                found["type"].tolist(),
-                sites[found["first_row"]].tolist(),
-                sites[found["second_row"]].tolist(),
-                self.buffer_of_place[found["place"]].tolist(),
-                strict=True,
-            )
-        )
-
-    @cached_property
-    def buffer_of_place(self) -> npt.NDArray[np.int64]:
-        """The buffer that each slot belongs to."""
-        depths = [buffer.depth for buffer in self.program.buffers]
-        return np.repeat(np.arange(len(depths)), depths)
-
-    def new_hazards(self, dropped: Iterable[int], order: Order | None = None) -> npt.NDArray[Any]:
-        """Return the hazards that dropping sites makes, in the order of the second access."""
-        order = order or self.order
-        found = order.hazards(dropped)
-        if not self.base:
-            return found
-        return found[[key not in self.base for key in self.keys(order, found)]]
-
-    def is_safe(self, dropped: Iterable[int], order: Order | None = None) -> bool:
-        """Whether dropping sites makes no new hazard."""
-        if self.base:
-            return not len(self.new_hazards(dropped, order))
-        return not len((order or self.order).hazards(dropped, 1))
-
-    def kept_set(self) -> tuple[int, ...]:
-        """Return the sites of the kept set, in the order of the units."""
-        dropped: set[int] = set()
-        for unit in reversed(self.units):
-            if self.is_safe(dropped | {unit}):
-                dropped.add(unit)
-        return tuple(unit for unit in self.units if unit not in dropped)
-
-    def name(self, site: int) -> str:
-        """Name a site as ``phase:site``."""
-        found = self.program.sites[site]
-        return f"{found.phase}:{found.name}"
-
-
-def _sync_sites(program: Program) -> Iterator[int]:
-    """Sites where something is ordered, by phase and then in the order of issue."""
-    ops = program.ops
-    blocks = (np.isin(ops["kind"], (Kind.COPY, Kind.MEMSET))) & (ops["flags"] & BLOCKING > 0)
-    syncs = np.flatnonzero(np.isin(ops["kind"], (Kind.SYNC, Kind.WAIT)) | blocks)
-    position = {
-        int(site): row - int(program.step0[ops["step"][row]])
-        for row, site in zip(syncs[::-1].tolist(), ops["site"][syncs][::-1].tolist(), strict=True)
-    }
-    rank = {phase: i for i, phase in enumerate(PHASES)}
-
-    def key(site: int) -> tuple[int, int]:
-        return rank.get(program.sites[site].phase, len(rank)), position[site]
-
-    yield from sorted(position, key=key)
-
-
 def analyse(plan: Plan, rules: str = "practical") -> Analysis:
     """Analyse a plan over its phases.
 
@@ -190,23 +92,6 @@ def find_kept(plan: Plan, rules: str = "practical") -> tuple[str, ...]:
     return tuple(map(analyser.name, analyser.kept_set()))
 
 
-def hazards_added(
-    before: Plan, after: Plan, rules: str = "practical"
-) -> tuple[Program, tuple[Missing, ...]]:
-    """Return the hazards of `after` that `before` has not, and the program they are in."""
-    analyser = Analyser(unroll(after, analysis_phases(after)), rules)
-    missing = find_missing(analyser)
-    if missing:
-        old = find_missing(Analyser(unroll(before, analysis_phases(before)), rules))
-        known = {(each.hazard, each.buffer, each.first.site, each.second.site) for each in old}
-        missing = tuple(
-            each
-            for each in missing
-            if (each.hazard, each.buffer, each.first.site, each.second.site) not in known
-        )
-    return analyser.program, missing
-
-
 def _finding(analyser: Analyser, kept: tuple[int, ...], unit: int) -> Finding:
     site = analyser.program.sites[unit]
     blank = Finding(
@@ -232,7 +117,7 @@ def _redundant(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Find
     dropped = set(analyser.units) - set(kept)
     start, end = moments_of(analyser, hazard, dropped)
     steps = analyser.graph.shortest(start, end, kept)
-    pair = _with_pair(analyser, blank, hazard, dropped)
+    pair = with_pair(analyser, blank, hazard, dropped)
     inner = tuple(analyser.graph.node(step.to) for step in steps[:-1])
     assert pair.first is not None and pair.second is not None
     return replace(
@@ -249,7 +134,48 @@ def _ordered_by(analyser: Analyser, unit: int) -> np.void | None:
     fields = ["type", "place", "first_row", "second_row"]
     still = set(left[fields].tolist())
     ordered = [each for each in every if each[fields].item() not in still]
-    return _clearest(analyser, ordered, unit) if ordered else None
+    return _clearest(analyser, ordered, unit) if ordered else _ordered_across(analyser, unit)
+
+
+def _ordered_across(analyser: Analyser, unit: int) -> np.void | None:
+    """Look for a pair that other writes lie between, on both sides of an instance of the site."""
+    graph, program = analyser.graph, analyser.program
+    waiting = {Kind.SYNC: CALL, Kind.WAIT: EXEC}
+    for row in np.flatnonzero(program.ops["site"] == unit).tolist():
+        moment = (row, waiting.get(Kind(program.ops["kind"][row]), RETURN))
+        behind = graph.reachable(moment, False, {unit})
+        ahead = graph.reachable(moment, True, {unit})
+        uses: dict[int, list[np.void]] = {}
+        for use in analyser.uses:
+            at = graph.moment_of_access(int(use["first_row"]), int(use["first_access"]), ())
+            if at in behind:
+                uses.setdefault(int(use["place"]), []).append(use)
+            elif at in ahead:
+                for first in reversed(uses.get(int(use["place"]), ())):
+                    pair = _conflict(first, use)
+                    if pair is not None and not _is_free(analyser, pair):
+                        return pair
+    return None
+
+
+def _conflict(first: np.void, second: np.void) -> np.void | None:
+    """Join two uses to a pair; None if they do not overlap or both read."""
+    begin = max(first["begin"], second["begin"])
+    end = min(first["end"], second["end"])
+    if begin >= end or not (first["type"] or second["type"]):
+        return None
+    pair = second.copy()
+    pair["begin"], pair["end"] = begin, end
+    pair["first_row"], pair["first_access"] = first["first_row"], first["first_access"]
+    pair["second_row"], pair["second_access"] = second["first_row"], second["first_access"]
+    pair["type"] = HAZARDS.index("RW"[second["type"]] + "A" + "RW"[first["type"]])
+    return pair
+
+
+def _is_free(analyser: Analyser, pair: np.void) -> bool:
+    """Whether a pair is ordered without any sync."""
+    start, end = moments_of(analyser, pair, ())
+    return end in analyser.graph.reachable(start, True, ())
 
 
 def _clearest(analyser: Analyser, hazards: Iterable[np.void], unit: int) -> np.void:
@@ -273,7 +199,7 @@ def _kept(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Finding) 
     dropped = set(analyser.units) - set(kept)
     without = dropped | {unit}
     hazards = analyser.new_hazards(without)
-    pair = _with_pair(analyser, blank, _clearest(analyser, hazards, unit), without)
+    pair = with_pair(analyser, blank, _clearest(analyser, hazards, unit), without)
     alternatives = tuple(
         analyser.name(other)
         for other in analyser.units
@@ -351,89 +277,3 @@ def _before_the_tail(program: Program, unit: int) -> list[int]:
     at = np.searchsorted(work, mine) - 1
     tails = set(ops["site"][work[at[at >= 0]]].tolist())
     return [site for site in dict.fromkeys(ops["site"][work].tolist()) if site not in tails]
-
-
-# ---- pairs ---------------------------------------------------------------------------------------
-
-
-def moments_of(
-    analyser: Analyser, hazard: np.void, dropped: Collection[int]
-) -> tuple[Moment, Moment]:
-    """Return when the two accesses of a hazard take place, with sites dropped."""
-    graph = analyser.graph
-    return (
-        graph.moment_of_access(int(hazard["first_row"]), int(hazard["first_access"]), dropped),
-        graph.moment_of_access(int(hazard["second_row"]), int(hazard["second_access"]), dropped),
-    )
-
-
-def _nodes(analyser: Analyser, hazard: np.void, dropped: Collection[int]) -> tuple[Node, Node]:
-    first, second = moments_of(analyser, hazard, dropped)
-    graph = analyser.graph
-    return (
-        graph.node(first, int(hazard["first_access"])),
-        graph.node(second, int(hazard["second_access"])),
-    )
-
-
-def _with_pair(
-    analyser: Analyser, finding: Finding, hazard: np.void, dropped: Collection[int]
-) -> Finding:
-    first, second = _nodes(analyser, hazard, dropped)
-    return replace(
-        finding,
-        first=first,
-        second=second,
-        hazard=HAZARDS[hazard["type"]],
-        buffer=analyser.program.buffers[analyser.buffer_of_place[hazard["place"]]].name,
-        begin=int(hazard["begin"]),
-        end=int(hazard["end"]),
-    )
-
-
-# ---- missing -------------------------------------------------------------------------------------
-
-
-def find_missing(analyser: Analyser) -> tuple[Missing, ...]:
-    """Return the hazards of a program as it is, one per kind, each with its cheapest fix."""
-    found: dict[Key, np.void] = {}
-    hazards = analyser.order.hazards()
-    for key, hazard in zip(analyser.keys(analyser.order, hazards), hazards, strict=True):
-        found.setdefault(key, hazard)
-    missing = []
-    for key, hazard in found.items():
-        first, second = _nodes(analyser, hazard, ())
-        missing.append(
-            Missing(
-                hazard=HAZARDS[hazard["type"]],
-                buffer=analyser.program.buffers[key[3]].name,
-                begin=int(hazard["begin"]),
-                end=int(hazard["end"]),
-                first=first,
-                second=second,
-                rules=analyser.rules,
-                fix=_fix(analyser, key),
-            )
-        )
-    return tuple(missing)
-
-
-def _fix(analyser: Analyser, key: Key) -> str:
-    """Return the cheapest sync that orders the two sites of a hazard, tried on the program."""
-    program = analyser.program
-    _, first, second, _ = key
-    ops = program.ops
-    before = ops[np.flatnonzero(ops["site"] == first)[0]]
-    after = ops[np.flatnonzero(ops["site"] == second)[0]]
-    one, other = (f"{program.sites[site].name}" for site in (first, second))
-    if before["stream"] < 0:
-        return f"order the threads that issue {one} and {other}"
-    changed = order_sites(program, first, second)
-    left = analyser.keys(Order(changed, analyser.rules))
-    stream = program.streams[before["stream"]].name
-    if key in left:
-        return f"sync {stream} before {other}"
-    if after["kind"] == Kind.HOST:
-        return f"record an event behind {one} and let the host wait for it before {other}"
-    waiting = program.streams[after["stream"]].name
-    return f"record an event behind {one} and let {waiting} wait for it before {other}"

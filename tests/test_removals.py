@@ -7,6 +7,7 @@ import numpy as np
 
 from helpers.verdicts import baseline, phases_of, planned, random_requests
 from syncscope.kernels.host import host_table
+from syncscope.sched_core.analyser import Analyser
 from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.executor import Executor
 from syncscope.sched_core.order import Order
@@ -14,7 +15,6 @@ from syncscope.sched_core.program import OP, SCOPES, unroll
 from syncscope.sched_core.recorder import SpanRing
 from syncscope.sched_core.records import Kind
 from syncscope.sched_core.sim_backend import SimBackend
-from syncscope.sched_core.verdict import Analyser
 
 PROFILE = load_profile("h200")
 TABLE = host_table(())

@@ -10,8 +10,10 @@ import pytest
 from helpers.closure import closure_hazards
 from helpers.shared import shared_path
 from helpers.verdicts import baseline, phases_of, planned, preset_plan, random_requests
+from syncscope.sched_core.analyser import Analyser, analysis_phases
 from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.minimal import minimal_sets
+from syncscope.sched_core.missing import hazards_added
 from syncscope.sched_core.order import Order
 from syncscope.sched_core.passes.drop_sites import drop_sites, sync_sites
 from syncscope.sched_core.passes.registry import (
@@ -24,13 +26,7 @@ from syncscope.sched_core.pattern import plan_pattern
 from syncscope.sched_core.program import unroll
 from syncscope.sched_core.reason import check_finding
 from syncscope.sched_core.records import Access, Buffer, Kind, Op, Plan, Stream
-from syncscope.sched_core.verdict import (
-    Analyser,
-    analyse,
-    analyse_program,
-    analysis_phases,
-    hazards_added,
-)
+from syncscope.sched_core.verdict import analyse, analyse_program
 from syncscope.sched_core.why import why
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from syncscope.sched_core.missing import hazards_added
 from syncscope.sched_core.records import Kind, Op, Plan
-from syncscope.sched_core.verdict import find_kept, hazards_added
+from syncscope.sched_core.verdict import find_kept
 
 
 def guard_events(ops: tuple[Op, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from syncscope.sched_core.errors import UsageError, nearest
+from syncscope.sched_core.missing import hazards_added
 from syncscope.sched_core.passes.async_input_copies import ASYNC_INPUT_COPIES
 from syncscope.sched_core.passes.base import Pass, Refused
 from syncscope.sched_core.passes.batch_input_syncs import BATCH_INPUT_SYNCS
@@ -20,7 +21,6 @@ from syncscope.sched_core.passes.logits_event_sync import LOGITS_EVENT_SYNC
 from syncscope.sched_core.passes.pack_inputs import PACK_INPUTS
 from syncscope.sched_core.passes.repeat_sync_elision import REPEAT_SYNC_ELISION
 from syncscope.sched_core.records import Plan
-from syncscope.sched_core.verdict import hazards_added
 from syncscope.sched_core.why import missing_sentence
 
 PASSES = {

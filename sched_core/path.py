@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncscope.sched_core.program import BLOCKING, GRID_SYNC, PDL, Program
+from syncscope.sched_core.program import BLOCKING, GRID_SYNC, PDL, SCOPES, Program
 from syncscope.sched_core.records import Kind, Node
 
 CALL, EXEC, RETURN = range(3)
@@ -24,6 +24,22 @@ Moment = tuple[int, int]
 
 FREE = -1
 """Label of an edge that no sync site makes."""
+
+EDGES = {
+    "thread": "C11: a host thread's calls come one after another",
+    "issue": "CUDA programming guide, asynchronous execution: work begins after its call",
+    "stream": "CUDA programming guide, streams: work of a stream runs in order",
+    "legacy": "CUDA runtime API, stream synchronization behavior: the legacy default stream",
+    "pdl": "CUDA programming guide, programmatic dependent launch: the kernel before may still run",
+    "wait": "CUDA runtime API, cudaStreamWaitEvent: the latest record before the call",
+    "event sync": "CUDA runtime API, cudaEventSynchronize: the latest record before the call",
+    "stream sync": "CUDA runtime API, cudaStreamSynchronize: all earlier work of the stream",
+    "device sync": "CUDA runtime API, cudaDeviceSynchronize: all earlier work of the device",
+    "staging": "CUDA runtime API, API synchronization behavior: memcpy from pageable memory",
+    "blocking": "CUDA runtime API, API synchronization behavior: memcpy and memset that block",
+    "pageable": "practical: async copies to pageable memory are done on return (CUDA 11.0 text)",
+}
+"""The rule behind each edge, and the document it is from."""
 
 _STREAM_WORK = (
     Kind.LAUNCH,
@@ -38,10 +54,11 @@ _STREAM_WORK = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An edge: where it leads, and the site of the sync that makes it, or `FREE`."""
+    """An edge: where it leads, its rule, and the site of the sync that makes it, or `FREE`."""
 
     to: Moment
     site: int
+    rule: str
 
 
 class EdgeGraph:
@@ -61,10 +78,10 @@ class EdgeGraph:
         self._memory = [buffer.memory for buffer in program.buffers]
         self._build()
 
-    def _edge(self, begin: Moment | None, end: Moment, site: int = FREE) -> None:
+    def _edge(self, begin: Moment | None, end: Moment, rule: str, site: int = FREE) -> None:
         if begin is not None:
-            self.after.setdefault(begin, []).append(Step(end, site))
-            self.before.setdefault(end, []).append(Step(begin, site))
+            self.after.setdefault(begin, []).append(Step(end, site, rule))
+            self.before.setdefault(end, []).append(Step(begin, site, rule))
 
     def copy_ends(self, row: int) -> tuple[str, str]:
         """Memory of a copy's source and target."""
@@ -109,16 +126,17 @@ class EdgeGraph:
                 int(op[name]) for name in ("kind", "thread", "stream", "site")
             )
             call = (row, CALL)
-            self._edge(host.get(thread), call)
+            self._edge(host.get(thread), call, "thread")
             host[thread] = call
             if kind == Kind.SYNC:
+                rule = f"{SCOPES[op['scope']]} sync"
                 for moment in self._waited(op, peers, tails, records):
-                    self._edge(moment, call, site)
+                    self._edge(moment, call, rule, site)
             elif kind in _STREAM_WORK:
                 waits = [tail for other in (stream, *peers[stream]) for tail in tails[other]]
                 if kind == Kind.COPY and self._stages(row):
                     for moment in waits:
-                        self._edge(moment, call, site)
+                        self._edge(moment, call, "staging", site)
                 earlier = began[stream]
                 overlaps = (
                     kind == Kind.LAUNCH
@@ -126,11 +144,13 @@ class EdgeGraph:
                     and not op["flags"] & GRID_SYNC
                     and earlier is not None
                 )
-                self._edge(call, (row, EXEC))
+                self._edge(call, (row, EXEC), "issue")
                 for moment in earlier if overlaps and earlier is not None else waits:
-                    self._edge(moment, (row, EXEC))
+                    own = program.ops["stream"][moment[0]] == stream
+                    rule = "pdl" if overlaps else "stream" if own else "legacy"
+                    self._edge(moment, (row, EXEC), rule)
                 if kind == Kind.WAIT:
-                    self._edge(records.get(int(op["event"])), (row, EXEC), site)
+                    self._edge(records.get(int(op["event"])), (row, EXEC), "wait", site)
                 if overlaps:
                     tails[stream].append((row, EXEC))
                     began[stream] = [*(earlier or ()), call]
@@ -141,8 +161,9 @@ class EdgeGraph:
                     records[int(op["event"])] = (row, EXEC)
                 label = self._return_label(row)
                 if label is not None:
-                    self._edge((row, EXEC), (row, RETURN), label)
-                    self._edge(call, (row, RETURN))
+                    rule = "pageable" if label == FREE else "blocking"
+                    self._edge((row, EXEC), (row, RETURN), rule, label)
+                    self._edge(call, (row, RETURN), "thread")
                     host[thread] = (row, RETURN)
 
     def _waited(
@@ -202,14 +223,14 @@ class EdgeGraph:
 
     def shortest(self, start: Moment, end: Moment, kept: Collection[int]) -> list[Step]:
         """Return the fewest edges from `start` to `end`; empty if there is no path."""
-        came: dict[Moment, tuple[Moment, int]] = {}
+        came: dict[Moment, tuple[Moment, Step]] = {}
         todo = deque([start])
         while todo:
             moment = todo.popleft()
             for step in self.after.get(moment, ()):
                 usable = step.site == FREE or step.site in kept
                 if usable and step.to != start and step.to not in came:
-                    came[step.to] = (moment, step.site)
+                    came[step.to] = (moment, step)
                     if step.to == end:
                         return _trace_back(came, start, end)
                     todo.append(step.to)
@@ -246,12 +267,11 @@ class EdgeGraph:
         return found
 
 
-def _trace_back(came: dict[Moment, tuple[Moment, int]], start: Moment, end: Moment) -> list[Step]:
+def _trace_back(came: dict[Moment, tuple[Moment, Step]], start: Moment, end: Moment) -> list[Step]:
     steps: list[Step] = []
     while end != start:
-        begin, site = came[end]
-        steps.append(Step(end, site))
-        end = begin
+        end, step = came[end]
+        steps.append(step)
     return steps[::-1]
 
 

@@ -224,6 +224,8 @@ class Finding:
         The bytes of the buffer that both touch.
     path : tuple of Node
         Of a redundant site: from `first` to `second` by edges of the kept set alone.
+    edges : tuple of str
+        Of each edge of the path the rule that makes it, a key of `path.EDGES`.
     slots : int
         Of a site required for reuse: how many steps the slots of its buffer keep apart.
     rules : str
@@ -244,6 +246,7 @@ class Finding:
     begin: int = 0
     end: int = 0
     path: tuple[Node, ...] = ()
+    edges: tuple[str, ...] = ()
     slots: int = 0
     rules: str = "practical"
 

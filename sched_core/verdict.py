@@ -124,6 +124,7 @@ def _redundant(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Find
         pair,
         covered_by=tuple(map(analyser.name, sites_used(steps))),
         path=(pair.first, *inner, pair.second),
+        edges=tuple(step.rule for step in steps),
     )
 
 

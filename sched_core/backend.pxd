@@ -51,8 +51,7 @@ ctypedef struct op_t:                      # 64 B, one cache line; numpy dtype p
     uint16_t n_access, kernel
     uint32_t thread
     int64_t nbytes
-    void *dst                              # copy: destination; host, launch: void **args;
-                                           # graph: first member
+    void *dst                              # copy: target; kernel: void **args; graph: first member
     const void *src                        # copy: source; else const int64_t *count or NULL
 
 ctypedef struct access_t:                  # 24 B; numpy dtype program.ACCESS

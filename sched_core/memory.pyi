@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from syncscope.sched_core.backend import KernelTable
 from syncscope.sched_core.program import Program
 
+MEMORY: tuple[str, ...]
 STREAM_KINDS: tuple[str, ...]
 
 def cells(program: Program) -> tuple[NDArray[np.int32], NDArray[np.int32], int]: ...

@@ -5,7 +5,9 @@ from numpy.typing import NDArray
 
 from syncscope.sched_core.program import Program
 
+MEMORY: tuple[str, ...]
 RULES: tuple[str, ...]
+STREAM_KINDS: tuple[str, ...]
 
 class Order:
     def __init__(self, program: Program, rules: str = "practical") -> None: ...

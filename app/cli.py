@@ -25,14 +25,9 @@ from syncscope.app.report.json_export import render_json
 from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.text import render_text
 from syncscope.app.results import BenchResult
-from syncscope.app.session import (
-    Device,
-    Progress,
-    Variant,
-    Workload,
-    preset_variant,
-    run_bench,
-)
+from syncscope.app.session import Device, Progress, run_bench
+from syncscope.app.variants import Variant, preset_variant
+from syncscope.app.workload import Workload
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.sched_core.costs import load_profile, profile_rows
 from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError

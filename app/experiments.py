@@ -7,16 +7,9 @@ from dataclasses import replace
 
 from syncscope.app.bench.metrics import measure
 from syncscope.app.results import BenchResult, Provoked
-from syncscope.app.session import (
-    REFERENCE,
-    Device,
-    Planned,
-    Variant,
-    Workload,
-    make_trace,
-    plan_variant,
-    run_plan,
-)
+from syncscope.app.session import Device, make_trace, run_plan
+from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
+from syncscope.app.workload import Workload
 from syncscope.sched_core.analyser import analysis_phases
 from syncscope.sched_core.minimal import minimal_sets
 from syncscope.sched_core.passes.drop_sites import drop_sites, sync_sites

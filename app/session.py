@@ -14,135 +14,29 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from syncscope.app.bench.metrics import measure
 from syncscope.app.environment import describe_environment
 from syncscope.app.report.site_table import site_rows
 from syncscope.app.results import BenchResult, SiteRow, VariantResult
+from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
 from syncscope.app.verdicts import hazards_of, with_verdicts
-from syncscope.kernels.host import host_table
+from syncscope.app.workload import Workload
 from syncscope.kernels.registry import Model
-from syncscope.kernels.transformer import build_graph, instances
-from syncscope.sched_core.backend import KernelTable
-from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.costs import Profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import KernelFault, UsageError
-from syncscope.sched_core.missing import hazards_added
 from syncscope.sched_core.order import RULES
-from syncscope.sched_core.passes.drop_sites import drop_sites
-from syncscope.sched_core.passes.registry import (
-    FILTERED_PRESETS,
-    PRESETS,
-    Applied,
-    apply_passes,
-    preset_passes,
-)
-from syncscope.sched_core.planner import plan_baseline
 from syncscope.sched_core.records import Finding, Plan
 from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.trace import Trace
 from syncscope.sched_core.verdict import analyse
-from syncscope.sched_core.why import missing_sentence
-
-KV_GRANULE = 256
-"""The KV cache is rounded up to this many rows, as llama.cpp does, so that shapes stay."""
 
 MAX_ORDERS = 16
 """Data orders that are tried; all of them up to four streams, a seeded sample above."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the variant's id, steps done and steps in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """What is computed: the model, the prompt, how many tokens, in which micro-batches.
-
-    Parameters
-    ----------
-    model : Model
-    prompt : tuple of int
-        Token ids, at least one.
-    n_tokens : int
-        Tokens to generate.
-    ubatch : int
-        Prompt tokens per step.
-    """
-
-    model: Model
-    prompt: tuple[int, ...]
-    n_tokens: int
-    ubatch: int
-
-    def __post_init__(self) -> None:
-        context = self.model.config.context
-        if not self.prompt:
-            raise UsageError("the prompt has no tokens; give --prompt TEXT")
-        if self.n_tokens < 1:
-            raise UsageError(f"--tokens {self.n_tokens}: must be at least 1")
-        if self.ubatch < 1:
-            raise UsageError(f"--ubatch {self.ubatch}: must be at least 1")
-        if self.n_positions > context:
-            room = context - len(self.prompt) + 1
-            remedy = f"use --tokens {room} or less" if room >= 1 else "use a shorter prompt"
-            raise UsageError(
-                f"a prompt of {len(self.prompt)} tokens and {self.n_tokens} to generate do not "
-                f"fit the context of {context} of {self.model.id}; {remedy}"
-            )
-
-    @property
-    def n_positions(self) -> int:
-        """KV rows that are used; the last sampled token needs none."""
-        return len(self.prompt) + self.n_tokens - 1
-
-    @property
-    def n_kv(self) -> int:
-        """Rows of the KV cache."""
-        rounded = -(-self.n_positions // KV_GRANULE) * KV_GRANULE
-        return min(rounded, self.model.config.context)
-
-    @property
-    def capacity(self) -> int:
-        """Length of the token list."""
-        return len(self.prompt) + self.n_tokens
-
-    @property
-    def batch_sizes(self) -> dict[str, int]:
-        """Tokens per step of each phase."""
-        last = (len(self.prompt) - 1) % self.ubatch + 1
-        whole = self.ubatch if len(self.prompt) > self.ubatch else last
-        return {"prompt": whole, "prompt_last": last, "decode": 1}
-
-    @property
-    def segments(self) -> tuple[tuple[str, int], ...]:
-        """The phases of the run, each with its number of steps."""
-        batches = -(-len(self.prompt) // self.ubatch)
-        runs = (("prompt", batches - 1), ("prompt_last", 1), ("decode", self.n_tokens - 1))
-        return tuple(run for run in runs if run[1])
-
-    def plan(self) -> Plan:
-        """Return the baseline plan, without a captured graph."""
-        shapes = self.batch_sizes.items()
-        config = self.model.config
-        return plan_baseline(
-            {name: build_graph(config, size, self.n_kv, self.capacity) for name, size in shapes}
-        )
-
-    def kernels(self) -> KernelTable:
-        """Return the host kernels that the plan names."""
-        sizes = set(self.batch_sizes.values())
-        config = self.model.config
-        return host_table(
-            each for size in sizes for each in instances(config, size, self.n_kv, self.capacity)
-        )
-
-    def contents(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what buffers hold before the first step: weights, and the prompt."""
-        tokens = np.zeros(self.capacity, np.int32)
-        tokens[: len(self.prompt)] = self.prompt
-        return {**self.model.weights.arrays, "tokens": tokens}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,88 +78,6 @@ class Device:
             "profile": f"{self.profile.name} ({self.profile.status})",
             "simulated": True,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """What is run: passes on the baseline, and sync sites removed raw.
-
-    `filtered` reports passes that are not built yet instead of refusing the variant;
-    `allow_hazards` applies also what makes a hazard.
-    """
-
-    id: str
-    passes: tuple[str, ...]
-    drop: tuple[str, ...] = ()
-    filtered: bool = False
-    allow_hazards: bool = False
-
-
-def preset_variant(
-    preset: str,
-    extra: Iterable[str] = (),
-    drop: Iterable[str] = (),
-    allow_hazards: bool = False,
-) -> Variant:
-    """Return a preset with extra passes and with syncs dropped.
-
-    Raises
-    ------
-    UsageError
-        For a preset that is unknown or needs passes that are not built yet.
-    """
-    extra, drop = tuple(extra), tuple(drop)
-    name = "+".join((preset, *extra)) + (" -drop" if drop else "")
-    passes = (*preset_passes(preset), *extra)
-    return Variant(name, passes, drop, preset in FILTERED_PRESETS, allow_hazards)
-
-
-REFERENCE = Variant("baseline", PRESETS["baseline"])
-"""What the output of every other variant is compared with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A variant's plan and how it came about."""
-
-    variant: Variant
-    plan: Plan
-    applied: Applied
-    dropped: tuple[str, ...]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the user should be told."""
-        notes = []
-        if self.applied.pulled_in:
-            notes.append(f"also applied, as needed: {', '.join(self.applied.pulled_in)}")
-        if self.applied.guards_dropped:
-            guards = ", ".join(self.applied.guards_dropped)
-            notes.append(f"guards dropped where the kept set does without: {guards}")
-        return tuple(notes)
-
-
-def plan_variant(baseline: Plan, variant: Variant, rules: str = "practical") -> Planned:
-    """Apply a variant to the baseline.
-
-    Raises
-    ------
-    UsageError
-        For a pass, value or site that is unknown, or a drop that makes a hazard under `rules` and
-        was not allowed to.
-    """
-    applied = apply_passes(
-        baseline, variant.passes, CUDA, rules, variant.filtered, variant.allow_hazards
-    )
-    plan, dropped = drop_sites(applied.plan, variant.drop)
-    if dropped and not variant.allow_hazards:
-        program, missing = hazards_added(applied.plan, plan, rules)
-        if missing:
-            raise UsageError(
-                f"--drop {','.join(variant.drop)} is refused: "
-                f"{missing_sentence(program, missing[0])}; --allow-hazards runs it all the same"
-            )
-    return Planned(variant, plan, applied, dropped)
 
 
 @dataclass(slots=True)

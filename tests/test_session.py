@@ -13,17 +13,9 @@ from helpers.stories import (
     tinystories_ids,
 )
 from syncscope.app import session
-from syncscope.app.session import (
-    REFERENCE,
-    Device,
-    Planned,
-    Variant,
-    Workload,
-    plan_variant,
-    preset_variant,
-    run_bench,
-    run_plan,
-)
+from syncscope.app.session import Device, run_bench, run_plan
+from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant, preset_variant
+from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
 from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine

@@ -16,6 +16,7 @@ from syncscope.app.bench.gates import parse_gates
 from syncscope.app.conformance import judge
 from syncscope.app.conformance import render_json as conformance_json
 from syncscope.app.conformance import render_text as conformance_text
+from syncscope.app.devices import CudaDevice, Device, SimDevice, choose_device, device_rows
 from syncscope.app.experiments import with_experiments
 from syncscope.app.importers.conformance import MAX_CASES, MAX_OPS, read_cases
 from syncscope.app.report.atomic import check_writable, write_atomic
@@ -25,11 +26,12 @@ from syncscope.app.report.json_export import render_json
 from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.text import render_text
 from syncscope.app.results import BenchResult
-from syncscope.app.session import Device, Progress, run_bench
+from syncscope.app.session import Progress, run_bench
 from syncscope.app.variants import Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import list_models, load_model
-from syncscope.sched_core.costs import load_profile, profile_rows
+from syncscope.sched_core.costs import load_profile
+from syncscope.sched_core.cuda_backend import RECORDS, WAITS
 from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError
 from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.registry import parse_pass
@@ -59,8 +61,14 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
     parser.add_argument("--no-gui", action="store_true", help="run the benchmark without a window")
     where = parser.add_argument_group("where")
-    where.add_argument("--device", default="", help="sim (default: what is there)")
-    where.add_argument("--profile", default="h200", help="costs of the simulated device")
+    where.add_argument("--device", default="", help="sim, cuda or cuda:N (default: what is there)")
+    where.add_argument("--profile", default="", help="costs of the simulated device (h200)")
+    where.add_argument(
+        "--wait", choices=WAITS, default="spin", help="how the host waits for the GPU"
+    )
+    where.add_argument(
+        "--record", choices=RECORDS, default="stamps", help="what is recorded of the GPU"
+    )
     where.add_argument(
         "--sim",
         choices=("eager", "adversarial"),
@@ -122,20 +130,37 @@ def _variants(options: argparse.Namespace) -> list[Variant]:
     return [preset_variant(preset, passes, drop, options.allow_hazards) for preset in presets]
 
 
-def _device(options: argparse.Namespace) -> Device:
-    """Return the device that was asked for; only the simulated one is built."""
-    kind = options.device or "sim"
-    if kind.partition(":")[0] == "cuda":
-        raise DeviceError("--device cuda: the CUDA backend is not built yet; use --device sim")
-    if kind != "sim":
-        raise UsageError(f"--device {kind}: unknown device; known: sim")
-    return Device(
-        profile=load_profile(options.profile),
+def _device(options: argparse.Namespace) -> tuple[Device, str]:
+    """Return the device, and in one line why it is this one.
+
+    What only the simulator can do chooses it, unless a GPU is asked for.
+    """
+    for_sim = [
+        name
+        for name, asked in (
+            ("--sim adversarial", options.sim == "adversarial"),
+            ("--no-compute", options.no_compute),
+            ("--provoke", options.provoke),
+            ("--minimal", options.minimal),
+            (f"--profile {options.profile}", bool(options.profile)),
+        )
+        if asked
+    ]
+    if for_sim and options.device.startswith("cuda"):
+        raise UsageError(f"{for_sim[0]} needs the simulator: use --device sim")
+    profile = load_profile(options.profile or "h200")
+    choice = choose_device("sim" if for_sim else options.device)
+    if choice.gpu is not None:
+        return CudaDevice(choice.gpu, options.rules, options.wait, options.record), choice.line
+    device = SimDevice(
+        profile=profile,
         rules=options.rules,
         adversarial=options.sim == "adversarial",
         seed=options.seed,
         compute=not options.no_compute,
     )
+    why = f"device: sim, for {for_sim[0]}" if for_sim and not options.device else choice.line
+    return device, why
 
 
 def _progress(enabled: bool) -> tuple[Progress, Callable[[], None]]:
@@ -179,7 +204,7 @@ def bench(arguments: Sequence[str]) -> int:
         raise UsageError("the desktop app is not built yet; use syncscope --no-gui")
     if options.seed < 0:
         raise UsageError(f"--seed {options.seed}: must be at least 0")
-    device = _device(options)
+    device, why_device = _device(options)
     gates = parse_gates(_split(options.fail_on))
     variants = _variants(options)
     for path in (options.timeline, options.json, options.csv, options.markdown):
@@ -191,13 +216,17 @@ def bench(arguments: Sequence[str]) -> int:
     show, end = _progress(sys.stderr.isatty() and not options.quiet)
     try:
         result = run_bench(workload, device, variants, show, options.prompt)
-        if (options.provoke or options.minimal) and not result.interrupted:
-            asked = (options.provoke, options.minimal)
+        asked = (options.provoke, options.minimal)
+        if any(asked) and isinstance(device, SimDevice) and not result.interrupted:
             result = with_experiments(result, workload, device, variants, *asked)
     finally:
         end()
+    if not options.quiet:
+        print(why_device)
     print(render_text(result, quiet=options.quiet, verbose=options.verbose))
     _export(options, result)
+    if result.failure:
+        raise DeviceError(f"the device failed, what was recorded is kept: {result.failure}")
     if result.interrupted:
         print("interrupted: what was recorded until then is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -229,14 +258,9 @@ def models(arguments: Sequence[str]) -> int:
 
 
 def devices(arguments: Sequence[str]) -> int:
-    """List the devices: simulated profiles, and what is not there."""
+    """List the devices: simulated profiles and GPUs."""
     _Parser(prog="syncscope devices", description=devices.__doc__).parse_args(arguments)
-    rows = [
-        (f"sim --profile {row['profile']}", row["device"], f"simulated, {row['status']} costs")
-        for row in profile_rows()
-    ]
-    rows.append(("cuda", "", "not built yet"))
-    print(tabulate(rows, headers=("device", "name", "what it is")))
+    print(tabulate(device_rows(), headers=("device", "name", "what it is")))
     return 0
 
 

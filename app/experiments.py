@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from syncscope.app.bench.metrics import measure
+from syncscope.app.devices import SimDevice
 from syncscope.app.results import BenchResult, Provoked
-from syncscope.app.session import Device, make_trace, run_plan
+from syncscope.app.session import make_trace, run_plan
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
 from syncscope.app.workload import Workload
 from syncscope.sched_core.analyser import analysis_phases
@@ -24,7 +25,7 @@ TIMED_TOKENS = 16
 def with_experiments(
     result: BenchResult,
     workload: Workload,
-    device: Device,
+    device: SimDevice,
     variants: Sequence[Variant],
     provoke: bool,
     minimal: bool,
@@ -55,7 +56,7 @@ def _without(planned: Planned, kept: Sequence[str]) -> Planned:
 
 def _provoke(
     workload: Workload,
-    device: Device,
+    device: SimDevice,
     planned: Planned,
     reference: tuple[tuple[int, ...], str | None],
 ) -> tuple[Provoked, ...]:
@@ -88,7 +89,7 @@ def _provoke(
     return tuple(found)
 
 
-def _name_minimal(workload: Workload, device: Device, plan: Plan) -> str:
+def _name_minimal(workload: Workload, device: SimDevice, plan: Plan) -> str:
     """Name the smallest sets of syncs, and the one with the least simulated step time."""
     sets = minimal_sets(unroll(plan, analysis_phases(plan)), device.rules)
     timer = replace(device, compute=False, adversarial=False)

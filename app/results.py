@@ -173,7 +173,8 @@ class VariantResult:
 class BenchResult:
     """A whole run; mappings have the keys of ``syncscope-bench/1``.
 
-    `interrupted` is true when the user ended the run: variants hold what was recorded until then.
+    `interrupted` is true when the user ended the run, `failure` says why the device did: variants
+    hold what was recorded until then.
     """
 
     device: Mapping[str, Any]
@@ -185,3 +186,4 @@ class BenchResult:
     environment: Mapping[str, Any]
     prompt: str
     interrupted: bool = False
+    failure: str = ""

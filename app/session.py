@@ -7,15 +7,16 @@ engine on a device -> spans and outputs -> metrics.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from syncscope.app.bench.metrics import measure
+from syncscope.app.devices import Device, describe_recording
 from syncscope.app.environment import describe_environment
 from syncscope.app.report.site_table import site_rows
 from syncscope.app.results import BenchResult, SiteRow, VariantResult
@@ -23,61 +24,15 @@ from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
 from syncscope.app.verdicts import hazards_of, with_verdicts
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import Model
-from syncscope.sched_core.costs import Profile
 from syncscope.sched_core.engine import Engine
-from syncscope.sched_core.errors import KernelFault, UsageError
+from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError
 from syncscope.sched_core.order import RULES
-from syncscope.sched_core.records import Finding, Plan
-from syncscope.sched_core.sim_backend import SimBackend
+from syncscope.sched_core.records import Finding
 from syncscope.sched_core.trace import Trace
 from syncscope.sched_core.verdict import analyse
 
-MAX_ORDERS = 16
-"""Data orders that are tried; all of them up to four streams, a seeded sample above."""
-
 Progress = Callable[[str, int, int], None]
 """Called with the variant's id, steps done and steps in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """The simulated device that a run uses.
-
-    `rules` is the rule set that it obeys and that verdicts are given under; `adversarial` runs
-    every variant in every data order, `seed` chooses among them where there are too many;
-    `compute` False times the plan without computing it.
-    """
-
-    profile: Profile
-    rules: str = "practical"
-    adversarial: bool = False
-    seed: int = 0
-    compute: bool = True
-
-    def orders(self, plan: Plan) -> tuple[frozenset[str], ...]:
-        """Return the data orders to try, each as the set of streams that are late; eager first."""
-        streams = [stream.name for stream in plan.streams]
-        if not self.adversarial:
-            return (frozenset(),)
-        if 2 ** len(streams) <= MAX_ORDERS:
-            choices: Iterable[Sequence[bool]] = product((False, True), repeat=len(streams))
-        else:
-            draw = np.random.Generator(np.random.PCG64(self.seed))
-            drawn = draw.integers(0, 2, (MAX_ORDERS - 2, len(streams))).astype(bool).tolist()
-            choices = [[False] * len(streams), [True] * len(streams), *drawn]
-        return tuple(
-            frozenset(name for name, late in zip(streams, choice, strict=True) if late)
-            for choice in choices
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Return the `device` object of the JSON report."""
-        return {
-            "kind": "sim",
-            "name": self.profile.device_name,
-            "profile": f"{self.profile.name} ({self.profile.status})",
-            "simulated": True,
-        }
 
 
 @dataclass(slots=True)
@@ -86,9 +41,12 @@ class Run:
 
     order: str
     engine: Engine
+    recording: Mapping[str, Any]
+    base_ns: int = 0
     token_ids: tuple[int, ...] = ()
     logits: str | None = None
     fault: str | None = None
+    failure: str = ""
     interrupted: bool = False
     counts: tuple[int, int, int] = (0, 0, 0)
     stale: tuple[tuple[int, str, str, str], ...] = ()
@@ -99,22 +57,15 @@ class Run:
         return bool(self.counts[0] or self.counts[1] or self.fault)
 
 
-def order_name(plan: Plan, late: frozenset[str]) -> str:
-    """Name a data order by what each stream does."""
-    return ", ".join(
-        f"{stream.name} {'late' if stream.name in late else 'early'}" for stream in plan.streams
-    )
-
-
 def run_plan(
     workload: Workload, device: Device, planned: Planned, late: frozenset[str], progress: Progress
 ) -> Run:
     """Run one plan in one data order; an interrupt or a fault ends it and keeps what there is."""
-    backend = SimBackend(device.profile, workload.kernels(), late, device.compute, device.rules)
-    backend.load(workload.contents())
+    backend = device.make_backend(workload, late)
     total = sum(steps for _, steps in workload.segments)
-    with closing(Engine(backend, planned.plan)) as engine:
-        run = Run(order_name(planned.plan, late), engine)
+    with closing(backend), closing(Engine(backend, planned.plan)) as engine:
+        run = Run(device.order_name(planned.plan, late), engine, {})
+        run.base_ns = 0 if device.simulated else time.time_ns()
         try:
             for phase, steps in workload.segments:
                 for piece in _pieces(steps):
@@ -123,11 +74,14 @@ def run_plan(
             engine.drain()
         except KernelFault as fault:
             run.fault = str(fault)
+        except DeviceError as error:
+            run.failure = str(error)
         except KeyboardInterrupt:
             run.interrupted = True
+        run.recording = describe_recording(backend, engine.recorder.dropped)
         run.counts = backend.counts
         run.stale = tuple(backend.stale_reads())
-        if device.compute:
+        if device.compute and not run.failure:
             begin = len(workload.prompt)
             tokens = backend.read("tokens").view(np.int32)
             sampled = sum(phase != "prompt" for phase in engine.phases)
@@ -141,6 +95,14 @@ def _pieces(steps: int, size: int = 64) -> Iterator[int]:
     while steps > 0:
         yield min(size, steps)
         steps -= size
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Whether a run was broken off: by the user, or by a device that failed, with its error."""
+
+    interrupted: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +120,7 @@ def run_variant(
     reference: Reference | None,
     environment: Mapping[str, Any],
     progress: Progress,
-) -> tuple[VariantResult, tuple[SiteRow, ...], Reference, bool]:
+) -> tuple[VariantResult, tuple[SiteRow, ...], Reference, Ended]:
     """Run a variant in every data order, and analyse it.
 
     Returns
@@ -168,12 +130,12 @@ def run_variant(
     sites : tuple of SiteRow
     reference : Reference
         The output in the first order.
-    interrupted : bool
+    ended : Ended
     """
     runs: list[Run] = []
     for late in device.orders(planned.plan):
         runs.append(run_plan(workload, device, planned, late, progress))
-        if runs[-1].interrupted:
+        if runs[-1].interrupted or runs[-1].failure:
             break
     first = runs[0]
     own = Reference(first.token_ids, first.logits)
@@ -183,6 +145,7 @@ def run_variant(
         return device.compute and Reference(run.token_ids, run.logits) != wanted
 
     interrupted = runs[-1].interrupted
+    failure = next((run.failure for run in runs if run.failure), "")
     harmful = [run for run in runs if run.harmed or (differs(run) and not run.interrupted)]
     worst = max(
         harmful, key=lambda run: (run.counts[0] + run.counts[1], differs(run)), default=first
@@ -191,7 +154,9 @@ def run_variant(
     analysis, other = (analyse(planned.plan, rules) for rules in (device.rules, *others))
     trace = make_trace(workload, device, planned, first, environment, analysis.findings)
     tokens = worst.token_ids
-    bit_exact = None if interrupted or not device.compute else not any(map(differs, runs))
+    bit_exact = (
+        None if interrupted or failure or not device.compute else not any(map(differs, runs))
+    )
     differed = None if bit_exact is None else not bit_exact
     stale = [(site, buffer) for run in runs for _, _, site, buffer in run.stale]
     tried = device.adversarial and not interrupted
@@ -221,7 +186,7 @@ def run_variant(
         hazards=hazards_of(analysis, stale, tried, differed),
     )
     rows = with_verdicts(site_rows(result.id, trace), analysis, other)
-    return result, rows, own, interrupted
+    return result, rows, own, Ended(interrupted, failure)
 
 
 def _sha256(token_ids: tuple[int, ...]) -> str:
@@ -255,7 +220,7 @@ def make_trace(
         phases=tuple(engine.phases),
         spans=engine.take_spans(),
         dropped=engine.recorder.dropped,
-        simulated=True,
+        simulated=device.simulated,
         device=device.describe(),
         model=describe_model(workload.model),
         variant={
@@ -263,22 +228,12 @@ def make_trace(
             "passes": list(planned.plan.passes),
             "dropped_sites": list(planned.dropped),
         },
-        recording=describe_recording(engine.recorder.dropped),
+        recording=run.recording,
         environment=environment,
         plans=tuple(engine.plans),
         findings=findings,
+        base_ns=run.base_ns,
     )
-
-
-def describe_recording(dropped: int) -> dict[str, Any]:
-    """Return the `recording` object of the JSON report; on virtual time recording costs nothing."""
-    return {
-        "mode": "stamps",
-        "overhead_share": 0.0,
-        "dropped": dropped,
-        "clock_uncertainty_ns": 0,
-        "timer_step_ns": 1,
-    }
 
 
 def run_bench(
@@ -303,28 +258,30 @@ def run_bench(
         raise UsageError(f"a variant is asked for twice: {', '.join(ids)}")
     baseline = workload.plan()
     planned = [plan_variant(baseline, each, device.rules) for each in wanted]
-    environment = describe_environment()
+    environment = {**describe_environment(), **device.environment()}
     results: list[VariantResult] = []
     sites: list[SiteRow] = []
     reference: Reference | None = None
-    interrupted = False
+    ended = Ended()
     for each in planned:
-        result, rows, own, interrupted = run_variant(
+        result, rows, own, ended = run_variant(
             workload, device, each, reference, environment, progress
         )
         reference = reference or own
         results.append(result)
         sites += rows
-        if interrupted:
+        if ended != Ended():
             break
+    dropped = sum(each.trace.dropped for each in results)
     return BenchResult(
         device=device.describe(),
         model=describe_model(workload.model),
         rules=device.rules,
-        recording=describe_recording(sum(each.trace.dropped for each in results)),
+        recording={**results[-1].trace.recording, "dropped": dropped},
         variants=tuple(results),
         sites=tuple(sites),
         environment=environment,
         prompt=prompt,
-        interrupted=interrupted,
+        interrupted=ended.interrupted,
+        failure=ended.failure,
     )

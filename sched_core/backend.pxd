@@ -43,6 +43,10 @@ cdef enum:  # span_t.role
     ROLE_CALL = 0
     ROLE_EXEC = 1
 
+cdef enum:  # span_t.flags
+    SPAN_BOUNDED = 1             # begin and end are bounds: it ran somewhere between them
+    SPAN_LOWER_BOUND = 2         # it may have ended a little later
+
 ctypedef struct op_t:                      # 64 B, one cache line; numpy dtype program.OP
     int32_t site, step
     uint8_t kind, flags, scope, pad

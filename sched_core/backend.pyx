@@ -3,6 +3,8 @@
 `Backend` itself is the null device: each verb returns at once and time is the host's monotonic
 clock.  It is what the executor's own cost is measured against.
 """
+from contextlib import nullcontext
+
 import numpy as np
 
 from libc.stdint cimport int64_t
@@ -11,6 +13,9 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError
 from syncscope.sched_core.records import Kind
+
+BOUNDED, LOWER_BOUND = SPAN_BOUNDED, SPAN_LOWER_BOUND
+"""Bits of a span's `flags`: it ran somewhere between begin and end; it may have ended later."""
 
 
 cdef class KernelTable:
@@ -113,6 +118,25 @@ cdef class Backend:
         self.rows = rows
         self.n_ops = len(program.ops)
         self.table = <op_t *>address(rows)
+
+    @property
+    def max_steps(self):
+        """Steps that may be issued before `collect` has to be called."""
+        return 1 << 30
+
+    def active(self):
+        """Return a context manager that the executor must run inside."""
+        return nullcontext()
+
+    def collect(self, calls):
+        """Return device times that came to be known since the last call, as arrays of SPAN.
+
+        Parameters
+        ----------
+        calls : ndarray of SPAN
+            What the ring recorded since then, `op` still the position of a row.
+        """
+        return ()
 
     def raise_fault(self, program, int status):
         """Turn the status of a failed verb into its exception."""

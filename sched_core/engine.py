@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from syncscope.sched_core.backend import Backend
 from syncscope.sched_core.executor import Executor
-from syncscope.sched_core.program import Site, Table, tabulate
+from syncscope.sched_core.program import Block, Site, Table, tabulate
 from syncscope.sched_core.recorder import SPAN, SpanRing
 from syncscope.sched_core.records import Kind, Op, Plan
 from syncscope.sched_core.trace import Lane
@@ -116,11 +116,15 @@ class Engine:
             replay = self._in_a_row >= warm_up
             block = self._table.blocks[phase, replay]
             fits = self._room() // self._spans_per_step(phase)
-            n = min(left, chunk, max(1, fits), left if replay else warm_up - self._in_a_row)
-            started = time.perf_counter()
-            status, done = self.executor.run(
-                block.row0, block.n_ops, self._table.period, self.step, n
+            n = min(
+                left,
+                chunk,
+                max(1, fits),
+                self.backend.max_steps,
+                left if replay else warm_up - self._in_a_row,
             )
+            started = time.perf_counter()
+            status, done = self._issue(block, n)
             self.phases += [phase] * (done if status == 0 else done + 1)
             self._in_a_row += done
             left -= done
@@ -133,6 +137,10 @@ class Engine:
             if time.perf_counter() - started < CHUNK_SECONDS / 2:
                 chunk *= 2
         return steps - left
+
+    def _issue(self, block: Block, steps: int) -> tuple[int, int]:
+        with self.backend.active():
+            return self.executor.run(block.row0, block.n_ops, self._table.period, self.step, steps)
 
     def stop(self) -> None:
         """Make a running `run` return before its next step; may be called from any thread."""
@@ -148,8 +156,7 @@ class Engine:
         self._bind(plan)
 
     def _issue_drain(self, phase: str) -> None:
-        block = self._table.blocks[phase, False]
-        status, _ = self.executor.run(block.row0, block.n_ops, self._table.period, self.step, 1)
+        status, _ = self._issue(self._table.blocks[phase, False], 1)
         self._collect()
         if status:
             self.backend.raise_fault(self._table.program, status)
@@ -162,10 +169,11 @@ class Engine:
         return self.recorder.capacity - 16
 
     def _collect(self) -> None:
-        spans = self.recorder.take()
-        if len(spans):
-            spans["op"] = self._site_of_row[spans["op"]]
-            self._batches.append(spans)
+        calls = self.recorder.take()
+        for spans in (*self.backend.collect(calls), calls):
+            if len(spans):
+                spans["op"] = self._site_of_row[spans["op"]]
+                self._batches.append(spans)
 
     def take_spans(self) -> npt.NDArray[Any]:
         """Return the spans recorded since the last call, as one array of SPAN."""

@@ -3,8 +3,9 @@
 For `reason`, which checks the ordering analysis; shares nothing with it.  A row has a `call`; work
 of a stream has a `start` (its turn has come), an `exec` and a `done` (it, and all before it in its
 stream, is done); a copy or memset that waits has a `return`, and one that reads its source before
-it returns only because it blocks has a `read`.  An edge that a sync makes carries its site, as
-``phase:site``.  What comes before what is then a search, and what a set of syncs orders a closure.
+it returns only because it blocks has a `read`.  An edge has the name of its rule and, where a sync
+makes it, the site of that, as ``phase:site``.  What comes before what is then a search, and what a
+set of syncs orders a closure.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Edges:
     def __init__(self, program: Program, rules: str) -> None:
         self.program = program
         self.practical = rules == "practical"
-        self.into: list[list[tuple[int, str]]] = [[] for _ in range(_N * len(program.ops))]
+        self.into: list[list[tuple[int, str, str]]] = [[] for _ in range(_N * len(program.ops))]
         self.row_at: dict[tuple[int, str], int] = {}
         self.graph_of: dict[tuple[int, str], int] = {}  # the GRAPH row of a member
         self.uses: dict[tuple[int, str], list[Use]] = {}
@@ -84,9 +85,9 @@ class Edges:
 
     # ---- the rules ---------------------------------------------------------------------------
 
-    def _add(self, before: int | None, after: int, sync: str = "") -> None:
+    def _add(self, before: int | None, after: int, rule: str = "", sync: str = "") -> None:
         if before is not None:
-            self.into[after].append((before, sync))
+            self.into[after].append((before, rule, sync))
 
     def _tails(self, streams: Iterable[int]) -> list[int]:
         return [self._tail[each] for each in streams if each in self._tail]
@@ -121,11 +122,11 @@ class Edges:
             self.syncs.add(sync)
         self.row_at[op.step, site.name] = row
         call = _N * row + _CALL
-        self._add(self._host.get(op.thread), call)
+        self._add(self._host.get(op.thread), call, "thread")
         self._host[op.thread] = call
         if op.kind == Kind.SYNC:
             for each in self._awaited(op):
-                self._add(each, call, sync)
+                self._add(each, call, f"{SCOPES[op.scope]} sync", sync)
         elif op.kind in (Kind.HOST, Kind.ALLOC, Kind.FREE) or op.stream < 0:
             self._use(op, op.access0, op.n_access, call)
         else:
@@ -140,7 +141,7 @@ class Edges:
                 self._use(op, op.access0, op.n_access, call + _EXEC)
                 memset = op.kind == Kind.MEMSET and blocks and op.n_access
                 if memset and self._memory(op.access0) in ("pinned", "managed"):
-                    self._return(row, op, _EXEC, sync)
+                    self._return(row, op, _EXEC, "blocking", sync)
 
     def _queue(self, row: int, op: SimpleNamespace, sync: str) -> list[int]:
         """Put work into its stream; return what it comes after there."""
@@ -149,20 +150,21 @@ class Edges:
         others = self._tails(self._ordered_with(op.stream))
         may_overlap = op.kind == Kind.LAUNCH and op.flags & PDL and not op.flags & GRID_SYNC
         if may_overlap and op.stream in self._kernel:
-            self._add(self._kernel[op.stream], start)
+            self._add(self._kernel[op.stream], start, "pdl")
             for wait in self._waits[op.stream]:  # one in between keeps them apart
-                self._add(tail[0], start, wait)
+                self._add(tail[0], start, "stream", wait)
         else:
             for each in tail:
-                self._add(each, start)
-        for each in (call, *others):
-            self._add(each, start)
+                self._add(each, start, "stream")
+        for each in others:
+            self._add(each, start, "legacy")
+        self._add(call, start, "issue")
         self._add(start, work)
         for each in (work, *tail):
             self._add(each, done)
         self._tail[op.stream] = done
         if op.kind == Kind.WAIT:
-            self._add(self._recorded.get(op.event), start, sync)
+            self._add(self._recorded.get(op.event), start, "wait", sync)
             self._waits.setdefault(op.stream, []).append(sync)
         else:
             self._waits[op.stream] = []
@@ -180,27 +182,27 @@ class Edges:
         staged = source == "pageable" and to_device
         if staged and blocking:  # the call waits for the stream before it reads the source
             for each in earlier:
-                self._add(each, call, sync)
+                self._add(each, call, "staging", sync)
         if staged and self.practical:
             self._use(op, op.access0, 1, call)
         elif staged and blocking:
             self._add(start, read)
             self._add(read, work)
-            self._return(row, op, _READ, sync)
+            self._return(row, op, _READ, "staging", sync)
             self._use(op, op.access0, 1, read, sync)
         else:
             self._use(op, op.access0, 1, work)
         self._use(op, op.access0 + 1, 1, work)
         if target == "pageable" and self.practical:
-            self._return(row, op, _EXEC, "")
+            self._return(row, op, _EXEC, "pageable")
         elif blocking and (not to_device or source == "pinned"):
-            self._return(row, op, _EXEC, sync)
+            self._return(row, op, _EXEC, "blocking", sync)
 
-    def _return(self, row: int, op: SimpleNamespace, role: int, sync: str) -> None:
+    def _return(self, row: int, op: SimpleNamespace, role: int, rule: str, sync: str = "") -> None:
         """Let a call come back after a moment of its row."""
         back = _N * row + _RETURN
-        self._add(_N * row + _CALL, back)
-        self._add(_N * row + role, back, sync)
+        self._add(_N * row + _CALL, back, "thread")
+        self._add(_N * row + role, back, rule, sync)
         self._host[op.thread] = back
 
     def _memory(self, access: int) -> str:
@@ -229,26 +231,26 @@ class Edges:
         """Whether the first moment happens before the second by these syncs."""
         seen, pending = {second}, [second]
         while pending:
-            for before, sync in self.into[pending.pop()]:
+            for before, _, sync in self.into[pending.pop()]:
                 usable = (not sync or sync in syncs) and before // _N >= first // _N
                 if usable and before not in seen:
                     seen.add(before)
                     pending.append(before)
         return first in seen and first != second
 
-    def step(self, one: int, two: int) -> set[str]:
-        """The syncs (empty: none) that lead from one moment to the next without a third."""
+    def step(self, one: int, two: int) -> set[tuple[str, str]]:
+        """Rules, each with its sync or none, that lead from a moment to the next by themselves."""
         is_host = {one % _N, two % _N} <= {_CALL, _RETURN} and one < two
         if is_host and self.rows[one // _N].thread == self.rows[two // _N].thread:
-            return {""}
-        found: set[str] = set()
-        seen, pending = {(two, "")}, [(two, "")]
+            return {("thread", "")}
+        found: set[tuple[str, str]] = set()
+        seen, pending = {(two, "", "")}, [(two, "", "")]
         while pending:
-            moment, used = pending.pop()
-            for before, sync in self.into[moment]:
-                each = (before, used or sync)
+            moment, used_rule, used_sync = pending.pop()
+            for before, rule, sync in self.into[moment]:
+                each = (before, used_rule or rule, used_sync or sync)
                 if before == one:
-                    found.add(each[1])
+                    found.add(each[1:])
                 elif before % _N in _HIDDEN and before // _N >= one // _N and each not in seen:
                     seen.add(each)
                     pending.append(each)
@@ -276,7 +278,7 @@ class Edges:
         before: list[int] = []
         for edges in self.into:
             bits = 0
-            for each, sync in edges:
+            for each, _, sync in edges:
                 if not sync or sync in syncs:
                     bits |= before[each] | 1 << each
             before.append(bits)

@@ -108,13 +108,16 @@ class Checker:
             return [f"{sync} by itself is not what orders the pair"]
         if finding.path[:1] + finding.path[-1:] != (finding.first, finding.second):
             return ["the path does not lead from the first access to the second"]
+        if len(finding.edges) != len(finding.path) - 1:
+            return ["not every edge of the path has a rule"]
         used = set()
-        for one, two in zip(finding.path, finding.path[1:], strict=False):
+        for one, two, rule in zip(finding.path, finding.path[1:], finding.edges, strict=False):
             before, after = edges.moment(one), edges.moment(two)
-            by = set() if before is None or after is None else edges.step(before, after)
+            steps = set() if before is None or after is None else edges.step(before, after)
+            by = {each for name, each in steps if name == rule}
             usable = by & {"", *self.kept}
             if not usable:
-                how = f"only by {', '.join(sorted(by))}" if by else "by no rule"
+                how = f"only by {', '.join(sorted(by))}" if by else f"by no rule named {rule}"
                 return [f"{two.site} comes after {one.site} {how}"]
             used |= {min(usable)} - {""}
         if used != set(finding.covered_by):

@@ -243,7 +243,7 @@ def test_a_missing_or_alien_model_file_is_one_line(tmp_path, capsys):
     assert "missing" in refused(capsys, 3, "--model", str(tmp_path / "missing.safetensors"))
 
 
-def test_cuda_is_refused_with_what_to_use(capsys):
+def test_cuda_without_a_gpu_is_refused_with_what_to_use(capsys):
     assert "--device sim" in refused(capsys, 3, "--device", "cuda:0")
 
 

@@ -275,6 +275,12 @@ def test_a_dependent_launch_comes_after_what_the_kernel_before_it_came_after():
     assert both(three) == ["RAW 0-2"]
 
 
+def test_a_dependent_launch_comes_after_legacy_work_since_the_kernel_before_it():
+    rows = [launch(0, []), launch(1, writes("d")), pdl(reads("d"))]
+    assert both(rows, "blocking legacy_default") == []
+    assert both(rows, TWO) == ["RAW 1-2"]
+
+
 def test_what_follows_comes_after_both_kernels_that_overlap():
     rows = [launch(0, writes("d")), pdl(writes("m"))]
     assert both([*rows, launch(0, reads("d", "m"))]) == []

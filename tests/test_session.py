@@ -13,7 +13,8 @@ from helpers.stories import (
     tinystories_ids,
 )
 from syncscope.app import session
-from syncscope.app.session import Device, run_bench, run_plan
+from syncscope.app.devices import SimDevice
+from syncscope.app.session import run_bench, run_plan
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
@@ -25,8 +26,8 @@ from syncscope.sched_core.planner import compute_stream, copy_stream
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
 
-EAGER = Device(load_profile("h200"))
-ADVERSARIAL = Device(load_profile("h200"), adversarial=True)
+EAGER = SimDevice(load_profile("h200"))
+ADVERSARIAL = SimDevice(load_profile("h200"), adversarial=True)
 COMPUTE, COPIES = compute_stream(0), copy_stream(0)
 
 

@@ -29,8 +29,8 @@ def wrong_buffer(finding: Finding) -> Finding | None:
 def swapped_ends(finding: Finding) -> Finding | None:
     if finding.first is None:
         return None
-    path = finding.path[::-1]
-    return replace(finding, first=finding.second, second=finding.first, path=path)
+    path, edges = finding.path[::-1], finding.edges[::-1]
+    return replace(finding, first=finding.second, second=finding.first, path=path, edges=edges)
 
 
 def empty_overlap(finding: Finding) -> Finding | None:
@@ -65,7 +65,8 @@ def path_without_sync(finding: Finding) -> Finding | None:
     left = next((i for i, node in enumerate(inner) if _is_sync(finding, node)), None)
     if left is None:
         return None
-    return replace(finding, path=finding.path[: left + 1] + finding.path[left + 2 :])
+    path = finding.path[: left + 1] + finding.path[left + 2 :]
+    return replace(finding, path=path, edges=finding.edges[:left] + finding.edges[left + 1 :])
 
 
 def path_through_dropped(finding: Finding) -> Finding | None:
@@ -77,7 +78,21 @@ def path_through_dropped(finding: Finding) -> Finding | None:
 
 
 def path_with_step_back(finding: Finding) -> Finding | None:
-    return replace(finding, path=finding.path[:2] + finding.path) if finding.path else None
+    if not finding.path:
+        return None
+    edges = (finding.edges[0], finding.edges[0], *finding.edges)
+    return replace(finding, path=finding.path[:2] + finding.path, edges=edges)
+
+
+def other_rule(finding: Finding) -> Finding | None:
+    if not finding.edges:
+        return None
+    other = "stream" if finding.edges[0] != "stream" else "wait"
+    return replace(finding, edges=(other, *finding.edges[1:]))
+
+
+def rule_left_out(finding: Finding) -> Finding | None:
+    return replace(finding, edges=finding.edges[1:]) if finding.edges else None
 
 
 def other_cover(finding: Finding) -> Finding | None:
@@ -101,7 +116,7 @@ def kept_called_redundant(finding: Finding) -> Finding | None:
 def pair_left_out(finding: Finding) -> Finding | None:
     if finding.first is None:
         return None
-    return replace(finding, first=None, second=None, path=(), covered_by=())
+    return replace(finding, first=None, second=None, path=(), edges=(), covered_by=())
 
 
 def stands_in_for_itself(finding: Finding) -> Finding | None:
@@ -129,6 +144,8 @@ CORRUPTIONS: tuple[Corruption, ...] = (
     path_without_sync,
     path_through_dropped,
     path_with_step_back,
+    other_rule,
+    rule_left_out,
     other_cover,
     cover_left_out,
     dropped_called_required,

@@ -1,0 +1,13 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+CLOCK_PTX: bytes
+
+class DeviceClock:
+    def __init__(self, pinned: NDArray[Any], base_ns: int) -> None: ...
+    @property
+    def uncertainty_ns(self) -> int: ...
+    @property
+    def timer_step_ns(self) -> int: ...
+    def to_host(self, times: NDArray[Any]) -> NDArray[Any]: ...

@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from dataclasses import replace
+from typing import NoReturn, TextIO
 
 from tabulate import tabulate
 from tqdm import tqdm
@@ -19,7 +20,7 @@ from syncscope.app.conformance import render_text as conformance_text
 from syncscope.app.devices import CudaDevice, Device, SimDevice, choose_device, device_rows
 from syncscope.app.experiments import with_experiments
 from syncscope.app.importers.conformance import MAX_CASES, MAX_OPS, read_cases
-from syncscope.app.report.atomic import check_writable, write_atomic
+from syncscope.app.report.atomic import check_writable, is_special, write_atomic
 from syncscope.app.report.chrome_trace import write_traces
 from syncscope.app.report.csv_report import render_csv
 from syncscope.app.report.json_export import render_json
@@ -40,6 +41,14 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+OUTPUTS: Mapping[str, str] = {
+    "timeline": "trace for Perfetto and syncscope",
+    "json": "all figures (syncscope-bench/1)",
+    "csv": "the comparison as CSV",
+    "markdown": "the tables as Markdown",
+}
+"""Options that name a file to write, and its contents."""
+
 DEFAULT_PROMPT = "Alice looked at the Queen and said"
 
 
@@ -48,6 +57,50 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        _print(message or "", end="")  # with what --help has printed
+        raise SystemExit(status)
+
+
+def _given(text: str) -> str:
+    """Refuse an empty value: it is the unset variable of a script, not a wish."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the value is empty; give one or leave the option out")
+    return text
+
+
+def _items(text: str) -> list[str]:
+    """Return the items of a list written with commas, at least one."""
+    _given(text.replace(",", " "))
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _close_off(stream: TextIO) -> None:
+    """Send what a failed stream still holds nowhere: it would fail again at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _print(text: str, end: str = "\n") -> None:
+    """Print; a reader who has had enough is no error."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        _close_off(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            reason = error.strerror or error
+            raise FileError(f"cannot write to the standard output: {reason}") from None
+
+
+def _complain(text: str) -> None:
+    """Print one line on stderr, as far as it takes it; what would break the line is escaped."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _close_off(sys.stderr)
 
 
 def _bench_parser() -> argparse.ArgumentParser:
@@ -61,8 +114,8 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
     parser.add_argument("--no-gui", action="store_true", help="run the benchmark without a window")
     where = parser.add_argument_group("where")
-    where.add_argument("--device", default="", help="sim, cuda or cuda:N (default: what is there)")
-    where.add_argument("--profile", default="", help="costs of the simulated device (h200)")
+    where.add_argument("--device", type=_given, help="sim, cuda or cuda:N (default: what is there)")
+    where.add_argument("--profile", type=_given, help="costs of the simulated device (h200)")
     where.add_argument(
         "--wait", choices=WAITS, default="spin", help="how the host waits for the GPU"
     )
@@ -84,14 +137,21 @@ def _bench_parser() -> argparse.ArgumentParser:
     where.add_argument("--seed", type=int, default=0, help="of random weights and sampled orders")
     where.add_argument("--no-compute", action="store_true", help="time the plan, compute nothing")
     what = parser.add_argument_group("what")
-    what.add_argument("--model", default="tiny", help="an id of `syncscope models`, or a path")
+    what.add_argument(
+        "--model", type=_given, default="tiny", help="an id of `syncscope models`, or a path"
+    )
     what.add_argument("--prompt", default=DEFAULT_PROMPT, help="text to continue")
     what.add_argument("--tokens", type=int, default=64, help="tokens to generate")
+    what.add_argument("--rounds", type=int, default=1, help="runs of each variant, back and forth")
     what.add_argument("--ubatch", type=int, default=512, help="prompt tokens per step")
     how = parser.add_argument_group("how")
-    how.add_argument("--preset", default="", help="presets to run (default: baseline,all)")
-    how.add_argument("--passes", default="", help="passes to add to each preset: ID[=value],..")
-    how.add_argument("--drop", default="", help="syncs to remove raw: [PHASE:]SITE,..; * matches")
+    how.add_argument("--preset", type=_items, help="presets to run (default: baseline,all)")
+    how.add_argument(
+        "--passes", type=_items, default=[], help="passes to add to each preset: ID[=value],.."
+    )
+    how.add_argument(
+        "--drop", type=_items, default=[], help="syncs to remove raw: [PHASE:]SITE,..; * matches"
+    )
     how.add_argument(
         "--allow-hazards", action="store_true", help="run also what is not proved to be safe"
     )
@@ -102,13 +162,12 @@ def _bench_parser() -> argparse.ArgumentParser:
         "--minimal", action="store_true", help="name the smallest sets of syncs and the quickest"
     )
     out = parser.add_argument_group("output")
-    out.add_argument("--timeline", metavar="FILE", help="trace for Perfetto and syncscope")
-    out.add_argument("--json", metavar="FILE", help="all figures (syncscope-bench/1)")
-    out.add_argument("--csv", metavar="FILE", help="the comparison as CSV")
-    out.add_argument("--markdown", metavar="FILE", help="the tables as Markdown")
+    for name, contents in OUTPUTS.items():
+        out.add_argument(f"--{name}", type=_given, metavar="FILE", help=contents)
     out.add_argument(
         "--fail-on",
-        default="",
+        type=_items,
+        default=[],
         metavar="GATE,..",
         help="exit 1 on hazard, mismatch, syncs:N (more per step) or slower:PERCENT",
     )
@@ -117,16 +176,15 @@ def _bench_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _split(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
-
-
 def _variants(options: argparse.Namespace) -> list[Variant]:
     """Presets, each with the extra passes and the drops that were asked for."""
-    passes, drop = _split(options.passes), _split(options.drop)
-    presets = _split(options.preset) or (["baseline"] if passes or drop else ["baseline", "all"])
+    passes, drop = options.passes, options.drop
+    presets = options.preset or (["baseline"] if passes or drop else ["baseline", "all"])
+    values: dict[str, int] = {}
     for text in passes:
-        parse_pass(text)
+        name, value = parse_pass(text)
+        if values.setdefault(name, value) != value:
+            raise UsageError(f"--passes {text}: {name} is also given as {values[name]}; keep one")
     return [preset_variant(preset, passes, drop, options.allow_hazards) for preset in presets]
 
 
@@ -146,10 +204,11 @@ def _device(options: argparse.Namespace) -> tuple[Device, str]:
         )
         if asked
     ]
-    if for_sim and options.device.startswith("cuda"):
+    asked_device = options.device or ""
+    if for_sim and asked_device.startswith("cuda"):
         raise UsageError(f"{for_sim[0]} needs the simulator: use --device sim")
     profile = load_profile(options.profile or "h200")
-    choice = choose_device("sim" if for_sim else options.device)
+    choice = choose_device("sim" if for_sim else asked_device)
     if choice.gpu is not None:
         return CudaDevice(choice.gpu, options.rules, options.wait, options.record), choice.line
     device = SimDevice(
@@ -159,7 +218,7 @@ def _device(options: argparse.Namespace) -> tuple[Device, str]:
         seed=options.seed,
         compute=not options.no_compute,
     )
-    why = f"device: sim, for {for_sim[0]}" if for_sim and not options.device else choice.line
+    why = f"device: sim, for {for_sim[0]}" if for_sim and not asked_device else choice.line
     return device, why
 
 
@@ -178,13 +237,35 @@ def _progress(enabled: bool) -> tuple[Progress, Callable[[], None]]:
     return show, bar.close
 
 
-def _export(options: argparse.Namespace, result: BenchResult) -> None:
-    """Write what was asked for; one file that cannot be written does not cost the others."""
+def _check_outputs(outputs: Mapping[str, str | None], source: str | None = None) -> None:
+    """Refuse files that cannot be written, and one that two options or `source` name.
+
+    Raises
+    ------
+    UsageError
+        For a file named twice; pipes and devices may be.
+    FileError
+        For one that cannot be written.
+    """
+    taken = {os.path.realpath(source): "the input"} if source else {}
+    paths = {option: path for option, path in outputs.items() if path}
+    for option, path in paths.items():
+        check_writable(path)
+        if is_special(path):
+            continue
+        owner = taken.setdefault(os.path.realpath(path), option)
+        if owner != option:
+            raise UsageError(f"{option} {path}: {owner} is this file too; name another")
+
+
+def _deliver(options: argparse.Namespace, result: BenchResult, text: str) -> None:
+    """Write the files asked for, then print; one that cannot be written costs no other."""
     writers: list[tuple[str | None, Callable[[str], None]]] = [
         (options.timeline, lambda path: write_traces([v.trace for v in result.variants], path)),
         (options.json, lambda path: write_atomic(path, [render_json(result).encode()])),
         (options.csv, lambda path: write_atomic(path, [render_csv(result).encode()])),
         (options.markdown, lambda path: write_atomic(path, [render_markdown(result).encode()])),
+        ("-", lambda _: _print(text)),
     ]
     errors = []
     for path, write in writers:
@@ -202,38 +283,41 @@ def bench(arguments: Sequence[str]) -> int:
     options = _bench_parser().parse_args(arguments)
     if not options.no_gui:
         raise UsageError("the desktop app is not built yet; use syncscope --no-gui")
+    if not 1 <= options.rounds <= 1000:
+        raise UsageError(f"--rounds {options.rounds}: must be in 1..1000")
     if options.seed < 0:
         raise UsageError(f"--seed {options.seed}: must be at least 0")
     device, why_device = _device(options)
-    gates = parse_gates(_split(options.fail_on))
+    gates = parse_gates(options.fail_on)
     variants = _variants(options)
-    for path in (options.timeline, options.json, options.csv, options.markdown):
-        if path:
-            check_writable(path)
+    outputs = {f"--{name}": getattr(options, name) for name in OUTPUTS}
+    _check_outputs(outputs, options.model if os.path.isfile(options.model) else None)
     model = load_model(options.model, options.seed)
     prompt = tuple(model.tokenizer.encode(options.prompt))
     workload = Workload(model, prompt, options.tokens, options.ubatch)
     show, end = _progress(sys.stderr.isatty() and not options.quiet)
     try:
-        result = run_bench(workload, device, variants, show, options.prompt)
+        result = run_bench(workload, device, variants, show, options.prompt, options.rounds)
         asked = (options.provoke, options.minimal)
         if any(asked) and isinstance(device, SimDevice) and not result.interrupted:
-            result = with_experiments(result, workload, device, variants, *asked)
+            try:
+                result = with_experiments(result, workload, device, variants, *asked)
+            except KeyboardInterrupt:
+                result = replace(result, interrupted=True)
     finally:
         end()
-    if not options.quiet:
-        print(why_device)
-    print(render_text(result, quiet=options.quiet, verbose=options.verbose))
-    _export(options, result)
+    text = render_text(result, quiet=options.quiet, verbose=options.verbose)
+    _deliver(options, result, text if options.quiet else f"{why_device}\n{text}")
     if result.failure:
         raise DeviceError(f"the device failed, what was recorded is kept: {result.failure}")
     if result.interrupted:
-        print("interrupted: what was recorded until then is kept", file=sys.stderr)
+        _complain("interrupted: what was recorded until then is kept")
         return EXIT_INTERRUPTED
     failures = [text for gate in gates for text in gate.check(result)]
     for text in failures:
-        print(f"gate failed: {text}", file=sys.stderr)
-    return EXIT_FAILED if failures or any(each.harmed for each in result.variants) else 0
+        _complain(f"gate failed: {text}")
+    unsafe = any(each.harmed or each.hazards for each in result.variants)
+    return EXIT_FAILED if failures or unsafe else 0
 
 
 def models(arguments: Sequence[str]) -> int:
@@ -253,14 +337,14 @@ def models(arguments: Sequence[str]) -> int:
         for row in list_models()
     ]
     headers = ("model", "parameters", "layers", "hidden", "weights", "context", "source", "note")
-    print(tabulate(rows, headers=headers, disable_numparse=True))
+    _print(tabulate(rows, headers=headers, disable_numparse=True))
     return 0
 
 
 def devices(arguments: Sequence[str]) -> int:
     """List the devices: simulated profiles and GPUs."""
     _Parser(prog="syncscope devices", description=devices.__doc__).parse_args(arguments)
-    print(tabulate(device_rows(), headers=("device", "name", "what it is")))
+    _print(tabulate(device_rows(), headers=("device", "name", "what it is")))
     return 0
 
 
@@ -280,14 +364,15 @@ def conformance(arguments: Sequence[str]) -> int:
         default="strict",
         help="what CUDA documents, or also what current hardware does",
     )
-    parser.add_argument("--json", metavar="FILE", help="the result (syncscope-conformance/1)")
+    parser.add_argument(
+        "--json", type=_given, metavar="FILE", help="the result (syncscope-conformance/1)"
+    )
     options = parser.parse_args(arguments)
-    if options.json:
-        check_writable(options.json)
+    _check_outputs({"--json": options.json}, options.file)
     judgements = [judge(case, options.rules) for case in read_cases(options.file)]
-    print(conformance_text(judgements, options.rules))
     if options.json:
         write_atomic(options.json, [conformance_json(judgements).encode()])
+    _print(conformance_text(judgements, options.rules))
     return EXIT_FAILED if any(each.why for each in judgements) else 0
 
 
@@ -313,16 +398,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         return bench(argv)
     except SyncscopeError as error:
-        print(f"syncscope: {error}", file=sys.stderr)
+        _complain(f"syncscope: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("syncscope: interrupted", file=sys.stderr)
+        _complain("syncscope: interrupted")
         return EXIT_INTERRUPTED
     except MemoryError as error:
-        print(
-            f"syncscope: out of memory ({error}); use a smaller model or context", file=sys.stderr
-        )
+        _complain(f"syncscope: out of memory ({error}); use a smaller model or context")
         return DeviceError.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0

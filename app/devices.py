@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,10 @@ from syncscope.kernels.loader import load_modules
 from syncscope.kernels.signature import Instance
 from syncscope.kernels.transformer import instances
 from syncscope.sched_core.costs import Profile, profile_rows
-from syncscope.sched_core.cuda_backend import (
-    ADVANCE,
-    CudaBackend,
-    DeviceKernel,
-    pycuda_problem,
-)
-from syncscope.sched_core.cuda_driver import GPU, driver_version, list_gpus
+from syncscope.sched_core.cuda_backend import CudaBackend, pycuda_problem
+from syncscope.sched_core.cuda_driver import GPU, LIBRARY, driver_version, list_gpus
+from syncscope.sched_core.cuda_launches import ADVANCE
+from syncscope.sched_core.cuda_memory import DeviceKernel
 from syncscope.sched_core.errors import DeviceError, UsageError
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
@@ -222,7 +220,9 @@ def choose_device(asked: str) -> Choice:
         try:
             gpu = _gpu(0)
         except DeviceError as error:
-            return Choice(None, f"device: sim, since {error}")
+            no_driver = str(error).startswith(f"no NVIDIA driver: {LIBRARY}: cannot open")
+            why = "no NVIDIA driver is installed here" if no_driver else error
+            return Choice(None, f"device: sim, since {why}")
         return Choice(gpu, f"device: cuda:0 ({gpu.name}), since a GPU and PyCUDA are there")
     if kind != "cuda":
         raise UsageError(f"--device {asked}: unknown device; known: sim, cuda, cuda:N")
@@ -278,6 +278,12 @@ def kernel_driver_version() -> str | None:
 # ---- kernels for it -----------------------------------------------------------------------------
 
 
+@cache
+def _compiled(arch: str) -> dict[str, bytes]:
+    """Return the compiled kernels; they are looked up once."""
+    return load_modules(arch)
+
+
 def device_table(wanted: Iterable[Instance], arch: str) -> dict[str, DeviceKernel]:
     """Return compiled kernels by instance name; instances without a CUDA kernel are left out.
 
@@ -287,7 +293,7 @@ def device_table(wanted: Iterable[Instance], arch: str) -> dict[str, DeviceKerne
     arch : str
         Such as ``sm_90``.
     """
-    modules = load_modules(arch)
+    modules = _compiled(arch)
     shape = ADVANCE_SHAPE
     table = {
         ADVANCE: DeviceKernel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -27,7 +28,12 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout this runs from, marked when it has been changed since."""
+    """Return the commit of the checkout this runs from, marked when it has been changed since.
+
+    `SYNCSCOPE_COMMIT` names it where the checkout was copied without its history.
+    """
+    if os.environ.get("SYNCSCOPE_COMMIT"):
+        return os.environ["SYNCSCOPE_COMMIT"]
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from syncscope.app.bench.metrics import measure
 from syncscope.app.devices import SimDevice
+from syncscope.app.interrupts import Interrupts
 from syncscope.app.results import BenchResult, Provoked
 from syncscope.app.session import make_trace, run_plan
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
@@ -67,11 +68,14 @@ def _provoke(
     found = []
     for finding in analysis.findings:
         unit = f"{finding.phase}:{finding.site}"
-        if unit not in analysis.kept or finding.phase not in ran:
+        phases = {
+            analysis.program.phases[node.step] for node in (finding.first, finding.second) if node
+        }
+        if unit not in analysis.kept or not phases <= ran:
             continue
         changed = _without(planned, [each for each in analysis.kept if each != unit])
         runs = [
-            run_plan(workload, device, changed, late, lambda *_: None)
+            run_plan(workload, device, changed, late, lambda *_: None, Interrupts())
             for late in device.orders(changed.plan)
         ]
         harmful = [run for run in runs if run.harmed]
@@ -98,7 +102,7 @@ def _name_minimal(workload: Workload, device: SimDevice, plan: Plan) -> str:
 
     def step_us(kept: tuple[str, ...]) -> float:
         changed = _without(planned, kept)
-        run = run_plan(short, timer, changed, frozenset(), lambda *_: None)
+        run = run_plan(short, timer, changed, frozenset(), lambda *_: None, Interrupts())
         step = measure(make_trace(short, timer, changed, run, {})).step_us
         return step[0] if step else 0.0
 

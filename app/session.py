@@ -10,14 +10,15 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from syncscope.app.bench.metrics import measure
-from syncscope.app.devices import Device, describe_recording
+from syncscope.app.bench.metrics import host_period_us, measure, pool
+from syncscope.app.devices import CudaDevice, Device, describe_recording
 from syncscope.app.environment import describe_environment
+from syncscope.app.interrupts import Interrupts
 from syncscope.app.report.site_table import site_rows
 from syncscope.app.results import BenchResult, SiteRow, VariantResult
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant
@@ -58,7 +59,12 @@ class Run:
 
 
 def run_plan(
-    workload: Workload, device: Device, planned: Planned, late: frozenset[str], progress: Progress
+    workload: Workload,
+    device: Device,
+    planned: Planned,
+    late: frozenset[str],
+    progress: Progress,
+    interrupts: Interrupts,
 ) -> Run:
     """Run one plan in one data order; an interrupt or a fault ends it and keeps what there is."""
     backend = device.make_backend(workload, late)
@@ -66,18 +72,20 @@ def run_plan(
     with closing(backend), closing(Engine(backend, planned.plan)) as engine:
         run = Run(device.order_name(planned.plan, late), engine, {})
         run.base_ns = 0 if device.simulated else time.time_ns()
+        interrupts.stop = engine.stop
         try:
             for phase, steps in workload.segments:
                 for piece in _pieces(steps):
-                    engine.run(phase, piece)
-                    progress(planned.variant.id, engine.step, total)
+                    if not interrupts.hit:
+                        engine.run(phase, piece)
+                        progress(planned.variant.id, engine.step, total)
             engine.drain()
         except KernelFault as fault:
             run.fault = str(fault)
         except DeviceError as error:
             run.failure = str(error)
-        except KeyboardInterrupt:
-            run.interrupted = True
+        interrupts.stop = lambda: None
+        run.interrupted = interrupts.hit
         run.recording = describe_recording(backend, engine.recorder.dropped)
         run.counts = backend.counts
         run.stale = tuple(backend.stale_reads())
@@ -98,14 +106,6 @@ def _pieces(steps: int, size: int = 64) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Whether a run was broken off: by the user, or by a device that failed, with its error."""
-
-    interrupted: bool = False
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Reference:
     """Output of the reference variant."""
 
@@ -113,33 +113,20 @@ class Reference:
     logits: str | None
 
 
-def run_variant(
+def result_of(
     workload: Workload,
     device: Device,
     planned: Planned,
-    reference: Reference | None,
+    runs: Sequence[Run],
+    wanted: Reference,
     environment: Mapping[str, Any],
-    progress: Progress,
-) -> tuple[VariantResult, tuple[SiteRow, ...], Reference, Ended]:
-    """Run a variant in every data order, and analyse it.
+) -> tuple[VariantResult, tuple[SiteRow, ...]]:
+    """Analyse a variant and put together what its runs found.
 
-    Returns
-    -------
-    result : VariantResult
-        Times of the first order (they are the same in all), counts of the one that did most harm.
-    sites : tuple of SiteRow
-    reference : Reference
-        The output in the first order.
-    ended : Ended
+    Times are of the runs in the first data order (they are the same in all), counts of the run
+    that did most harm, outputs are compared with the reference's.
     """
-    runs: list[Run] = []
-    for late in device.orders(planned.plan):
-        runs.append(run_plan(workload, device, planned, late, progress))
-        if runs[-1].interrupted or runs[-1].failure:
-            break
     first = runs[0]
-    own = Reference(first.token_ids, first.logits)
-    wanted = reference or own
 
     def differs(run: Run) -> bool:
         return device.compute and Reference(run.token_ids, run.logits) != wanted
@@ -153,6 +140,11 @@ def run_variant(
     others = [rules for rules in RULES if rules != device.rules]
     analysis, other = (analyse(planned.plan, rules) for rules in (device.rules, *others))
     trace = make_trace(workload, device, planned, first, environment, analysis.findings)
+    measured = [trace] + [
+        make_trace(workload, device, planned, run, environment)
+        for run in runs[1:]
+        if run.order == first.order
+    ]
     tokens = worst.token_ids
     bit_exact = (
         None if interrupted or failure or not device.compute else not any(map(differs, runs))
@@ -167,7 +159,7 @@ def run_variant(
         refused=dict(planned.applied.refused),
         notes=planned.notes,
         trace=trace,
-        metrics=measure(trace),
+        metrics=pool(measured) if len(measured) > 1 else measure(trace),
         token_ids=tokens,
         text=workload.model.tokenizer.decode(tokens) if device.compute else None,
         output_sha256=_sha256(tokens) if device.compute else None,
@@ -180,13 +172,55 @@ def run_variant(
             f"step {step} ({phase}): {site} read {buffer} before or after its time"
             for step, phase, site, buffer in worst.stale[:8]
         ),
-        orders=tuple(run.order for run in runs),
+        orders=tuple(dict.fromkeys(run.order for run in runs)),
         harmful_order=harmful[0].order if harmful else None,
         fault=next((run.fault for run in runs if run.fault), None),
         hazards=hazards_of(analysis, stale, tried, differed),
     )
-    rows = with_verdicts(site_rows(result.id, trace), analysis, other)
-    return result, rows, own, Ended(interrupted, failure)
+    return result, with_verdicts(site_rows(result.id, trace), analysis, other)
+
+
+def _recording(
+    recording: Mapping[str, Any], dropped: int, overhead: float | None
+) -> dict[str, Any]:
+    """Return how the whole run was recorded; `overhead` is what was measured of it."""
+    share = recording.get("overhead_share") if overhead is None else overhead
+    return {**recording, "dropped": dropped, "overhead_share": share}
+
+
+def _overhead(
+    workload: Workload,
+    device: CudaDevice,
+    planned: Planned,
+    rounds: int,
+    interrupts: Interrupts,
+) -> float | None:
+    """Return by which share recording lengthens the reference's step, from runs back and forth."""
+    silent = replace(device, record="off")
+    periods: dict[str, list[float]] = {"on": [], "off": []}
+    for number in range(2 * rounds):
+        pair = (("on", device), ("off", silent))
+        for name, each in pair if number % 2 == 0 else reversed(pair):
+            if interrupts.hit:
+                return None
+            run = run_plan(workload, each, planned, frozenset(), lambda *_: None, interrupts)
+            period = host_period_us(make_trace(workload, each, planned, run, {}))
+            if period is not None:
+                periods[name].append(period)
+    if not periods["on"] or not periods["off"]:
+        return None
+    return float(np.median(periods["on"]) / np.median(periods["off"])) - 1
+
+
+def _turns(planned: Sequence[Planned], rounds: int) -> Iterator[Planned]:
+    """Yield the variants as often as there are rounds, every other round backwards."""
+    for number in range(rounds):
+        yield from planned if number % 2 == 0 else reversed(planned)
+
+
+def _failure(runs: Mapping[str, Sequence[Run]]) -> str:
+    """Return why the device failed; empty if it did not."""
+    return next((run.failure for each in runs.values() for run in each if run.failure), "")
 
 
 def _sha256(token_ids: tuple[int, ...]) -> str:
@@ -242,10 +276,12 @@ def run_bench(
     variants: Sequence[Variant],
     progress: Progress = lambda variant, done, total: None,
     prompt: str = "",
+    rounds: int = 1,
 ) -> BenchResult:
-    """Run the reference and the variants, one after another.
+    """Run the reference and the variants, in turn; further rounds go back and forth (ABBA).
 
-    Every variant is planned before the first one runs, so that a wrong name costs no time.
+    Every variant is planned before the first one runs, so that a wrong name costs no time.  After
+    Ctrl-C, or when the device fails, the result holds what was recorded until then.
 
     Raises
     ------
@@ -259,29 +295,34 @@ def run_bench(
     baseline = workload.plan()
     planned = [plan_variant(baseline, each, device.rules) for each in wanted]
     environment = {**describe_environment(), **device.environment()}
-    results: list[VariantResult] = []
-    sites: list[SiteRow] = []
-    reference: Reference | None = None
-    ended = Ended()
-    for each in planned:
-        result, rows, own, ended = run_variant(
-            workload, device, each, reference, environment, progress
-        )
-        reference = reference or own
-        results.append(result)
-        sites += rows
-        if ended != Ended():
-            break
+    runs: dict[str, list[Run]] = {}
+    with Interrupts() as interrupts:
+        for each in _turns(planned, rounds):
+            mine = runs.setdefault(each.variant.id, [])
+            for late in device.orders(each.plan):
+                if not interrupts.hit and not _failure(runs):
+                    mine.append(run_plan(workload, device, each, late, progress, interrupts))
+        overhead = None
+        if isinstance(device, CudaDevice) and device.record != "off" and not _failure(runs):
+            overhead = _overhead(workload, device, planned[0], rounds, interrupts)
+        first = runs[REFERENCE.id][0]
+        reference = Reference(first.token_ids, first.logits)
+        found = [
+            result_of(workload, device, each, runs[each.variant.id], reference, environment)
+            for each in planned
+            if runs.get(each.variant.id)
+        ]
+    results = [result for result, _ in found]
     dropped = sum(each.trace.dropped for each in results)
     return BenchResult(
         device=device.describe(),
         model=describe_model(workload.model),
         rules=device.rules,
-        recording={**results[-1].trace.recording, "dropped": dropped},
+        recording=_recording(results[-1].trace.recording, dropped, overhead),
         variants=tuple(results),
-        sites=tuple(sites),
+        sites=tuple(row for _, rows in found for row in rows),
         environment=environment,
         prompt=prompt,
-        interrupted=ended.interrupted,
-        failure=ended.failure,
+        interrupted=interrupts.hit,
+        failure=_failure(runs),
     )

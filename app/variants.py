@@ -91,12 +91,16 @@ def plan_variant(baseline: Plan, variant: Variant, rules: str = "practical") -> 
     applied = apply_passes(
         baseline, variant.passes, CUDA, rules, variant.filtered, variant.allow_hazards
     )
-    plan, dropped = drop_sites(applied.plan, variant.drop)
+    preset = variant.id.removesuffix(" -drop")
+    try:
+        plan, dropped = drop_sites(applied.plan, variant.drop)
+    except UsageError as error:
+        raise UsageError(f"{preset}: {error}") from None
     if dropped and not variant.allow_hazards:
         program, missing = hazards_added(applied.plan, plan, rules)
         if missing:
             raise UsageError(
-                f"--drop {','.join(variant.drop)} is refused: "
+                f"{preset}: --drop {','.join(variant.drop)} is refused: "
                 f"{missing_sentence(program, missing[0])}; --allow-hazards runs it all the same"
             )
     return Planned(variant, plan, applied, dropped)

@@ -145,7 +145,7 @@ def _is_path(model_id: str) -> bool:
     return (
         os.sep in model_id
         or model_id.endswith((".safetensors", ".gguf"))
-        or (model_id != "" and Path(model_id).exists())
+        or os.path.exists(model_id)
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -75,7 +77,7 @@ def find_checkpoint(path: Path) -> Path:
     FileError
         If there is none, or more than one.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return path
     usual = path / "model.safetensors"
     if usual.exists():
@@ -101,9 +103,13 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     """
     path = checkpoint.parent / "config.json"
     try:
-        if path.stat().st_size > _MAX_CONFIG:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileError(f"{path}: no regular file; put the model's config.json there")
+        with path.open("rb") as file:
+            data = file.read(_MAX_CONFIG + 1)
+        if len(data) > _MAX_CONFIG:
             raise FileError(f"{path}: over {_MAX_CONFIG} bytes, no model configuration")
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(data.decode("utf-8"))
     except FileNotFoundError:
         raise FileError(
             f"{path}: missing; put the model's config.json beside {checkpoint.name}"
@@ -271,7 +277,7 @@ def read_weights(path: str | Path) -> Weights:
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:
     """Return the tensor table of a safetensors file and where its data starts."""
     try:
-        if path.exists() and not path.is_file():
+        if not stat.S_ISREG(path.stat().st_mode):
             raise FileError(f"{path}: no regular file; give a .safetensors file")
         with path.open("rb") as file:
             begin = file.read(32)

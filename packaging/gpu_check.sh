@@ -9,7 +9,8 @@
 # SHARED  test data (default ../shared)
 #
 # PYTHON (default python3) needs numpy, Cython, setuptools, pytest and PyCUDA (or find them in WHEELS).
-# STEPS (default "build test bench") says what to do; MODELS and TOKENS choose the benchmark set.
+# SYNCSCOPE_COMMIT names the commit where the checkout was copied without its history.
+# STEPS (default "build test bench") says what to do; MODELS, TOKENS and ROUNDS choose the benchmark set.
 set -uo pipefail
 
 out=$(mkdir -p "${1:?usage: gpu_check.sh OUT [WHEELS] [SHARED]}" && cd "$1" && pwd)
@@ -50,7 +51,7 @@ if [[ $steps == *bench* ]]; then
         name=$(basename "$model" .safetensors | tr ':' '-')
         run "bench-$name" "$python" -m syncscope --no-gui -q --device cuda --model "$model" \
             --prompt "${PROMPT:-1}" --tokens "${TOKENS:-256}" --preset "$presets" \
-            --json "$out/$name.json" --markdown "$out/$name.md"
+            --rounds "${ROUNDS:-4}" --json "$out/$name.json" --markdown "$out/$name.md"
         [ -s "$out/$name.json" ] && files+=("$name.json")
     done
     cat "$out"/*.md >"$out/summary.txt" 2>/dev/null

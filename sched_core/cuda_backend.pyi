@@ -1,6 +1,5 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,25 +7,14 @@ from numpy.typing import NDArray
 
 from syncscope.sched_core.backend import Backend, KernelTable
 from syncscope.sched_core.cuda_driver import GPU
-from syncscope.sched_core.device_clock import DeviceClock
+from syncscope.sched_core.cuda_memory import DeviceKernel
+from syncscope.sched_core.cuda_stamps import STAMP_STEPS as STAMP_STEPS
 from syncscope.sched_core.program import Program
 from syncscope.sched_core.recorder import SpanRing
 
 WAITS: tuple[str, ...]
 RECORDS: tuple[str, ...]
-ADVANCE: str
-STAMP_STEPS: int
 NO_PYCUDA: str
-
-@dataclass(frozen=True)
-class DeviceKernel:
-    cubin: bytes
-    function: str
-    n_arguments: int
-    params: tuple[bytes, ...]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_nbytes: int = ...
 
 def pycuda_problem() -> str | None: ...
 
@@ -48,8 +36,6 @@ class CudaBackend(Backend):
     def record(self) -> str: ...
     @property
     def base_ns(self) -> int: ...
-    @property
-    def clock(self) -> DeviceClock | None: ...
     def active(self) -> AbstractContextManager[None]: ...
     def load(self, contents: Mapping[str, NDArray[Any]]) -> None: ...
     def bind(self, program: Program, ring: SpanRing) -> None: ...
@@ -57,6 +43,7 @@ class CudaBackend(Backend):
     @property
     def counts(self) -> tuple[int, int, int]: ...
     def stale_reads(self) -> list[tuple[int, str, str, str]]: ...
+    def wrong_writes(self) -> list[tuple[int, str, str, str]]: ...
     @property
     def clock_uncertainty_ns(self) -> int | None: ...
     @property

@@ -4,15 +4,14 @@ PyCUDA is imported when a backend is made, not before.
 """
 import atexit
 import time
+import warnings
 import weakref
-from dataclasses import dataclass
 from importlib.util import find_spec
 from threading import get_ident
 
 import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
-from libc.string cimport memset
 
 from syncscope.sched_core.backend cimport (
     KIND_COPY,
@@ -31,20 +30,15 @@ from syncscope.sched_core.backend cimport (
 from syncscope.sched_core.cuda_driver cimport (
     CU_EVENT_BLOCKING_SYNC,
     CU_EVENT_DISABLE_TIMING,
-    CU_MAX_DYNAMIC_SHARED,
     CU_STREAM_DEFAULT,
     CU_STREAM_NON_BLOCKING,
     CUDA_SUCCESS,
-    CUdeviceptr,
     CUevent,
-    CUfunction,
     CUgraphExec,
-    CUmodule,
     CUresult,
     CUstream,
     check,
     cuda_driver,
-    cuda_t,
 )
 from syncscope.sched_core.cuda_issue cimport (
     COPY_ON_DEVICE,
@@ -57,17 +51,18 @@ from syncscope.sched_core.cuda_issue cimport (
     device_verb,
     fault_record_t,
     host_verb,
-    launch_t,
-    stamp_record_t,
     sync_verb,
 )
-from syncscope.sched_core.device_clock cimport DeviceClock
+from syncscope.sched_core.cuda_launches cimport make_launches
+from syncscope.sched_core.cuda_stamps cimport make_stamps
 from syncscope.sched_core.recorder cimport SpanRing
 
 from syncscope.sched_core.cuda_driver import driver_error, list_gpus
+from syncscope.sched_core.cuda_memory import Memory, Pushed, translated
+from syncscope.sched_core.cuda_stamps import STAMP_STEPS
 from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError, nearest
 from syncscope.sched_core.records import Kind
-from syncscope.sched_core.stamps import CopyBounds, kernel_spans, launch_slots, step_starts
+from syncscope.sched_core.stamps import launch_slots
 
 WAITS = ("spin", "yield", "block")
 """How the host waits for the GPU: a busy loop, one that yields the processor, or asleep."""
@@ -75,18 +70,11 @@ WAITS = ("spin", "yield", "block")
 RECORDS = ("stamps", "off")
 """What is recorded of the device: times that kernels write, or nothing."""
 
-ADVANCE = "advance_step"
-"""Name of the kernel that counts a step on the device: one thread, takes the counter's address."""
-
-STAMP_STEPS = 1024
-"""Steps whose stamps fit on the device before they are read back."""
-
 NO_PYCUDA = "install it with pip install 'syncscope[cuda]', or use --device sim"
 
 cdef enum:
     PER_THREAD = 2                         # CU_STREAM_PER_THREAD
     LEGACY = 1                             # CU_STREAM_LEGACY
-    SHARED_BY_DEFAULT = 48 * 1024          # dynamic shared memory that needs no asking
 
 _open = weakref.WeakSet()
 
@@ -101,35 +89,6 @@ def _close_all():
             pass
 
 
-@dataclass(frozen=True)
-class DeviceKernel:
-    """A kernel instance as the GPU runs it.
-
-    Parameters
-    ----------
-    cubin : bytes
-        The compiled module.
-    function : str
-        Name of the kernel in it.
-    n_arguments : int
-        How many pointers it takes before its parameters.
-    params : tuple of bytes
-        Its parameters by value, each as C holds it.
-    grid, block : tuple of int
-        Three numbers each.
-    shared_nbytes : int
-        Dynamic shared memory of a block.
-    """
-
-    cubin: bytes
-    function: str
-    n_arguments: int
-    params: tuple[bytes, ...]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_nbytes: int = 0
-
-
 def pycuda_problem():
     """Return why PyCUDA cannot be used, None if nothing is known against it; imports nothing."""
     if find_spec("pycuda") is None:
@@ -140,79 +99,16 @@ def pycuda_problem():
 def _import_pycuda():
     """Import PyCUDA and start the driver."""
     try:
-        import pycuda.driver as drv
+        with warnings.catch_warnings():    # what PyCUDA imports is not ours to mend
+            warnings.simplefilter("ignore")
+            import pycuda.driver as drv
     except ImportError as error:
         raise DeviceError(f"PyCUDA cannot be imported ({error}); {NO_PYCUDA}") from None
     try:
         drv.init()
     except drv.Error as error:
-        raise _translated(drv, error, "cuInit") from None
+        raise translated(drv, error, "cuInit") from None
     return drv
-
-
-def _translated(drv, error, call):
-    """Return the DeviceError for an exception of PyCUDA's."""
-    if isinstance(error, drv.MemoryError):
-        return driver_error(2, call)
-    return DeviceError(f"{call}: {error}; look at nvidia-smi and the kernel log")
-
-
-class _Pushed:
-    """Makes a context current in this thread, and what was before current again."""
-
-    def __init__(self, drv, context, thread):
-        self._drv, self._context, self._thread = drv, context, thread
-
-    def __enter__(self):
-        if self._context is None:
-            raise DeviceError("the device has been closed; open it again")
-        if get_ident() != self._thread:
-            raise DeviceError("a GPU is used by the thread that opened it, and by no other")
-        self._context.push()
-
-    def __exit__(self, *error):
-        self._drv.Context.pop()
-
-
-class _Memory:
-    """One slot of a buffer: where it is, and what keeps it alive."""
-
-    def __init__(self, drv, memory, nbytes, contents=None):
-        self.memory, self.nbytes = memory, nbytes
-        self._drv = drv
-        self._owner = self.array = None
-        if memory == "device":
-            self._owner = drv.mem_alloc(max(nbytes, 1))
-            self.address = int(self._owner)
-            if contents is None:
-                drv.memset_d8(self.address, 0, max(nbytes, 1))
-            else:
-                drv.memcpy_htod(self.address, contents)
-            return
-        if memory == "pinned":
-            self.array = drv.pagelocked_empty(max(nbytes, 1), np.uint8)[:nbytes]
-            self.array[:] = 0 if contents is None else contents
-            self._owner = self.array.base
-            while isinstance(self._owner, np.ndarray):
-                self._owner = self._owner.base
-        else:
-            self.array = np.zeros(nbytes, np.uint8) if contents is None else contents
-        self.address = self.array.ctypes.data
-
-    def read(self):
-        """Return a copy of the bytes."""
-        if self.memory != "device":
-            return self.array.copy()
-        out = np.empty(self.nbytes, np.uint8)
-        if self.nbytes:
-            self._drv.memcpy_dtoh(out, self.address)
-        return out
-
-    def free(self):
-        """Give the memory back."""
-        if self._owner is not None:
-            self._owner.free()
-        self._owner = self.array = None
 
 
 cdef class CudaBackend(Backend):
@@ -225,7 +121,7 @@ cdef class CudaBackend(Backend):
     kernels : KernelTable
         Host twins, for what the host computes.
     device_kernels : mapping of str to DeviceKernel
-        By instance name; with ``record="stamps"`` also `ADVANCE`.
+        By instance name; with ``record="stamps"`` also `cuda_launches.ADVANCE`.
     faults : mapping of int to str
         What the value is that a kernel refused, by its code.
     device : int
@@ -254,9 +150,9 @@ cdef class CudaBackend(Backend):
         self.gpu = gpus[device]
         self.kernels = kernels
         self.wait, self.record = wait, record
-        self._device_kernels, self._faults = dict(device_kernels), dict(faults)
+        self.launches = make_launches(&self.cuda, device_kernels)
+        self._faults = dict(faults)
         self._slots, self._contents, self._arrays, self._extra = {}, {}, {}, {}
-        self._modules, self._functions = {}, {}
         self._streams, self._events, self._graphs = [], [], []
         self._thread = get_ident()
         self._set_verbs()
@@ -269,7 +165,7 @@ cdef class CudaBackend(Backend):
         try:
             self._context = drv.Device(device).make_context(flags | drv.ctx_flags.MAP_HOST)
         except drv.Error as error:
-            raise _translated(drv, error, "cuCtxCreate") from None
+            raise translated(drv, error, "cuCtxCreate") from None
         drv.Context.pop()
         _open.add(self)
         try:
@@ -296,8 +192,7 @@ cdef class CudaBackend(Backend):
         self.cuda.device_fault = <volatile fault_record_t *>address(fault.array)
         check(self.driver.stream_create(&self._side, CU_STREAM_NON_BLOCKING), b"cuStreamCreate")
         if self.record == "stamps":
-            self.clock = DeviceClock(self._take("clock", "pinned", 64).array, self.cuda.base_ns)
-            self.clock.align(self._side)
+            self.stamps = make_stamps(&self.cuda, self._side, self._take)
 
     def _take(self, name, memory, nbytes):
         """Take memory for the backend's own use in place of what had that name."""
@@ -308,13 +203,13 @@ cdef class CudaBackend(Backend):
 
     def _memory(self, what, memory, nbytes, contents=None):
         try:
-            return _Memory(self._drv, memory, nbytes, contents)
+            return Memory(self._drv, memory, nbytes, contents)
         except self._drv.Error as error:
-            raise _translated(self._drv, error, f"{what} ({nbytes:,} bytes, {memory})") from None
+            raise translated(self._drv, error, f"{what} ({nbytes:,} bytes, {memory})") from None
 
     def active(self):
         """Return a context manager that makes the GPU's context current in this thread."""
-        return _Pushed(self._drv, self._context, self._thread)
+        return Pushed(self._drv, self._context, self._thread)
 
     # ---- a program ------------------------------------------------------------------------------
 
@@ -348,19 +243,30 @@ cdef class CudaBackend(Backend):
 
     cdef object _bind(self, program, SpanRing ring):
         self.set_rows(program)
-        self._program, self._ring = program, ring
+        self._ring = ring
         self._allocate(program)
         self._make_streams(program)
         addresses = self._resolve(program)
         slot, self._first = launch_slots(self.rows)
-        self._prepare_stamps(program, slot)
-        self._prepare_launches(program, addresses, slot)
+        stamps = counter = 0
+        if self.stamps is not None:
+            self.stamps.bind(
+                program, self.rows, self._arrays["streams"][:-1], slot, self._first
+            )
+            stamps, counter = self._extra["stamps"].address, self._extra["counter"].address
+        else:
+            self._arrays["starts"] = np.zeros(len(self.rows) + 1, np.uint8)
+            self.cuda.starts = <const uint8_t *>address(self._arrays["starts"])
+        self.launches.prepare(
+            program, self.rows, addresses, slot, len(self._first),
+            (self._extra["fault"].address, stamps, counter),
+        )
         self._capture(program)
         check(self.driver.ctx_synchronize(), b"cuCtxSynchronize")
         if self.base_ns == 0:              # time begins when the first program is ready
             self.cuda.base_ns, self.base_ns = monotonic_ns(NULL), time.time_ns()
-            if self.clock is not None:
-                self.clock.rebase(self.cuda.base_ns)
+            if self.stamps is not None:
+                self.stamps.clock.rebase(self.cuda.base_ns)
 
     cdef int _unbind(self) except -1:
         """Destroy what belongs to one program; the memory of its buffers stays."""
@@ -500,109 +406,6 @@ cdef class CudaBackend(Backend):
         self.cuda.failed = CUDA_SUCCESS
         return addresses
 
-    cdef CUfunction _function(self, kernel) except NULL:
-        """Return the handle of a kernel, loading its module first if need be."""
-        cdef CUmodule module
-        cdef CUfunction function
-        cdef uintptr_t handle
-        cdef const unsigned char *image
-        if kernel.cubin not in self._modules:
-            image = kernel.cubin
-            check(self.driver.module_load_data(&module, image), b"cuModuleLoadData")
-            self._modules[kernel.cubin] = <uintptr_t>module
-        key = (kernel.cubin, kernel.function)
-        if key not in self._functions:
-            handle = self._modules[kernel.cubin]
-            name = kernel.function.encode()
-            status = self.driver.module_get_function(&function, <void *>handle, name)
-            if status != CUDA_SUCCESS:
-                raise driver_error(status, f"cuModuleGetFunction {kernel.function}")
-            if self.driver.func_load != NULL:  # now, rather than at its first launch
-                check(self.driver.func_load(function), b"cuFuncLoad")
-            self._functions[key] = <uintptr_t>function
-        handle = self._functions[key]
-        return <CUfunction>handle
-
-    cdef int _fill_launch(self, launch_t *launch, kernel) except -1:
-        """Fill in all but the parameters."""
-        cdef int i
-        launch.function = self._function(kernel)
-        for i in range(3):
-            launch.grid[i] = kernel.grid[i]
-            launch.block[i] = kernel.block[i]
-        launch.shared_nbytes = kernel.shared_nbytes
-        if kernel.shared_nbytes > SHARED_BY_DEFAULT:
-            status = self.driver.func_set_attribute(
-                launch.function, CU_MAX_DYNAMIC_SHARED, kernel.shared_nbytes
-            )
-            if status != CUDA_SUCCESS:
-                raise driver_error(status, f"cuFuncSetAttribute of {kernel.function}")
-        return 0
-
-    cdef object _prepare_launches(self, program, addresses, slot):
-        """Make the launch of each LAUNCH row: the function, its shape, where its parameters are."""
-        cdef launch_t *launches
-        cdef uintptr_t place
-        rows = self.rows
-        table = np.zeros(len(rows) * sizeof(launch_t) + 1, np.uint8)
-        launches = <launch_t *>address(table)
-        blobs, offsets = {}, {}
-        numbers = np.append(np.arange(len(self._first), dtype=np.int32), [0]).astype(np.int32)
-        common = np.array(                 # fault, stamps, number of slots
-            [
-                self._extra["fault"].address,
-                self._extra["stamps"].address if self.clock is not None else 0,
-                len(self._first),
-            ],
-            dtype=np.uint64,
-        )
-        pointers, first_pointer = [], {}
-        for i in np.flatnonzero(rows["kind"] == Kind.LAUNCH):
-            row = rows[i]
-            name = program.kernels[row["kernel"]]
-            kernel = self._device_kernels.get(name)
-            if kernel is None:
-                raise DeviceError(f"no kernel {name} for the GPU")
-            if kernel.n_arguments != row["n_access"]:
-                raise UsageError(
-                    f"{program.sites[row['site']].name}: {name} takes {kernel.n_arguments} "
-                    f"arguments, the op has {row['n_access']}"
-                )
-            if name not in blobs:
-                padded = [each.ljust(-(-len(each) // 8) * 8, b"\0") for each in kernel.params]
-                blobs[name] = np.frombuffer(b"".join(padded) + bytes(8), np.uint8).copy()
-                offsets[name] = np.cumsum([0, *map(len, padded)])[:-1].tolist()
-            self._fill_launch(&launches[<int64_t>i], kernel)
-            first_pointer[int(i)] = len(pointers)
-            argument = addresses.ctypes.data + int(row["access0"]) * addresses.itemsize
-            pointers += [argument + k * addresses.itemsize for k in range(kernel.n_arguments)]
-            pointers += [blobs[name].ctypes.data + offset for offset in offsets[name]]
-            pointers += [
-                common.ctypes.data,
-                common.ctypes.data + 8,
-                numbers.ctypes.data + int(slot[i]) * numbers.itemsize,
-                common.ctypes.data + 16,
-            ]
-        counter = np.array(
-            [self._extra["counter"].address if self.clock is not None else 0], np.uint64
-        )
-        where = np.array([*pointers, counter.ctypes.data], np.uintp)
-        for i, begin in first_pointer.items():
-            place = where.ctypes.data + begin * where.itemsize
-            launches[<int64_t>i].params = <void **>place
-        memset(&self.cuda.advance, 0, sizeof(launch_t))
-        if self.clock is not None:
-            if ADVANCE not in self._device_kernels:
-                raise DeviceError(f"no kernel {ADVANCE} for the GPU")
-            self._fill_launch(&self.cuda.advance, self._device_kernels[ADVANCE])
-            place = where.ctypes.data + len(pointers) * where.itemsize
-            self.cuda.advance.params = <void **>place
-        self.cuda.launches = launches
-        self._arrays |= {
-            "launches": table, "blobs": blobs, "numbers": numbers, "common": common,
-            "counter": counter, "where": where,
-        }
-
     cdef object _capture(self, program):
         """Capture each GRAPH row."""
         cdef CUgraphExec *graphs
@@ -621,135 +424,23 @@ cdef class CudaBackend(Backend):
                 site = program.sites[self.rows["site"][i]].name
                 raise driver_error(status, f"{site}: {self.cuda.call.decode()}")
 
-    # ---- stamps ---------------------------------------------------------------------------------
-
-    cdef object _prepare_stamps(self, program, slot):
-        """Give kernels a place for their times, and set the device's step counter back."""
-        cdef stamp_record_t record
-        cdef int64_t counter = -1
-        starts = np.zeros(len(self.rows) + 1, np.uint8)
-        self._arrays["starts"] = starts
-        self.cuda.starts = <const uint8_t *>address(starts)
-        self.cuda.counted = self._collected = 0
-        self.cuda.capacity = STAMP_STEPS
-        if self.clock is None:
-            return
-        starts[: self.n_ops] = step_starts(program)
-        nbytes = STAMP_STEPS * max(1, len(self._first)) * 16
-        times = self._take("times", "device", nbytes)
-        staging = self._take("staging", "pinned", nbytes)
-        record.step = self._take("counter", "device", 8).address
-        record.times = times.address
-        record.capacity = STAMP_STEPS
-        stamps = self._take("stamps", "device", sizeof(stamp_record_t))
-        self._drv.memcpy_htod(
-            stamps.address, np.frombuffer((<char *>&record)[: sizeof(stamp_record_t)], np.uint8)
-        )
-        self._drv.memcpy_htod(
-            self._extra["counter"].address, np.array([counter], np.int64)
-        )
-        step_of = np.zeros(STAMP_STEPS, np.int64)
-        self.cuda.step_of = <int64_t *>address(step_of)
-        self._arrays |= {
-            "step_of": step_of,
-            "stamps": staging.array.view(np.int64).reshape(STAMP_STEPS, -1, 2),
-        }
-        self._bounds = CopyBounds(program, self.rows, slot)
-        self._last_end = np.zeros(len(program.streams), np.int64)
+    # ---- recording ------------------------------------------------------------------------------
 
     @property
     def max_steps(self):
         """Steps whose stamps still fit on the device."""
-        return max(1, STAMP_STEPS - (self.cuda.counted - self._collected))
+        pending = 0 if self.stamps is None else self.stamps.pending()
+        return max(1, STAMP_STEPS - pending)
 
     def collect(self, calls):
         """Return the device times of the steps that have ended, as arrays of SPAN.
 
         Waits for nothing that runs, unless no step would fit any more.
         """
-        if self.clock is None or self.rows is None or self.cuda.failed != CUDA_SUCCESS:
+        if self.stamps is None or self.rows is None or self.cuda.failed != CUDA_SUCCESS:
             return ()
-        if len(calls):
-            self._bounds.note(calls)
         with self.active():
-            steps, raw, is_idle = self._read_stamps()
-        if not self._ring.ring.recording:
-            return ()
-        program = self._program
-        ran = (raw > 0).all(axis=2)
-        times = np.where(ran[:, :, None], self.clock.to_host(raw), 0)
-        ends = times[:, :, 1]
-        stream_of = self.rows["stream"][self._first]
-        last_end = np.zeros((len(steps), len(program.streams)), np.int64)
-        for stream in np.unique(stream_of):
-            latest = np.maximum.accumulate(
-                [self._last_end[stream], *ends[:, stream_of == stream].max(axis=1)]
-            )
-            last_end[:, stream] = latest[:-1]
-            self._last_end[stream] = latest[-1]
-        copies = self._bounds.take(program.n_threads, steps, times, ran, last_end, is_idle)
-        kernels = kernel_spans(self.rows, self._first, program.n_threads, steps, times, ran)
-        spans = np.concatenate([copies, kernels])
-        return (spans[np.argsort(spans["begin_ns"], kind="stable")],)
-
-    cdef object _read_stamps(self):
-        """Read back the stamps of the steps that have ended and clear their place.
-
-        Returns
-        -------
-        steps : ndarray of int64
-        times : ndarray of int64, shape (steps, slots, 2)
-            As the device counts; 0 where nothing ran.
-        is_idle : bool
-            Whether nothing is pending on the device.
-        """
-        cdef const cuda_t *driver = self.driver
-        cdef CUresult status = CUDA_SUCCESS
-        cdef CUstream side = self._side
-        cdef uintptr_t handle
-        cdef int64_t counter = 0, done, begin, n
-        cdef CUdeviceptr place, source
-        cdef size_t nbytes
-        is_idle = True
-        for handle in self._arrays["streams"][:-1].tolist():
-            is_idle = is_idle and driver.stream_query(<void *>handle) == CUDA_SUCCESS
-        if not is_idle and self.cuda.counted - self._collected >= STAMP_STEPS:
-            with nogil:
-                status = driver.ctx_synchronize()
-            check(status, b"cuCtxSynchronize")
-            is_idle = True
-        if is_idle:
-            done = self.cuda.counted
-            self.clock.align(side)
-        else:
-            source = self._extra["counter"].address
-            place = self._extra["clock"].address + 32
-            with nogil:
-                status = driver.memcpy_dtoh_async(<void *>place, source, 8, side)
-                if status == CUDA_SUCCESS:
-                    status = driver.stream_synchronize(side)
-            check(status, b"cuMemcpyDtoHAsync (step counter)")
-            counter = (<int64_t *>place)[0]
-            done = max(counter, self._collected)
-        staging = self._arrays["stamps"]
-        row_nbytes = staging.strides[0]
-        begin = self._collected
-        while begin < done:
-            n = min(done - begin, STAMP_STEPS - begin % STAMP_STEPS)
-            nbytes = n * row_nbytes
-            place = self._extra["staging"].address + begin % STAMP_STEPS * row_nbytes
-            source = self._extra["times"].address + begin % STAMP_STEPS * row_nbytes
-            with nogil:
-                status = driver.memcpy_dtoh_async(<void *>place, source, nbytes, side)
-                if status == CUDA_SUCCESS:
-                    status = driver.memset_d8_async(source, 0, nbytes, side)
-                if status == CUDA_SUCCESS:
-                    status = driver.stream_synchronize(side)
-            check(status, b"cuMemcpyDtoHAsync (stamps)")
-            begin += n
-        rows = np.arange(self._collected, done) % STAMP_STEPS
-        self._collected = done
-        return self._arrays["step_of"][rows], staging[rows], is_idle
+            return self.stamps.collect(calls, self._ring.ring.recording)
 
     # ---- results --------------------------------------------------------------------------------
 
@@ -768,15 +459,19 @@ cdef class CudaBackend(Backend):
         """Return no stale reads: a GPU does not tell."""
         return []
 
+    def wrong_writes(self):
+        """Return no wrong last writes: a GPU does not tell."""
+        return []
+
     @property
     def clock_uncertainty_ns(self):
         """How far device times may be off on the host's clock; None without device times."""
-        return None if self.clock is None else self.clock.uncertainty_ns
+        return None if self.stamps is None else self.stamps.clock.uncertainty_ns
 
     @property
     def timer_step_ns(self):
         """Step of the GPU's timer; None without device times."""
-        return None if self.clock is None else self.clock.timer_step_ns
+        return None if self.stamps is None else self.stamps.clock.timer_step_ns
 
     def raise_fault(self, program, int status):
         """Turn the status of a failed verb into its exception, and forget it."""
@@ -817,19 +512,16 @@ cdef class CudaBackend(Backend):
             Backend.close(self)
             self._graphs, self._events, self._streams = [], [], []
             self._slots, self._contents, self._extra, self._arrays = {}, {}, {}, {}
-            self._modules, self._functions = {}, {}
 
     cdef int _release(self) except -1:
         """Destroy and free one by one, in a context that still works."""
-        cdef uintptr_t handle
         self._unbind()
         if self._side != NULL:
             self.driver.stream_destroy(self._side)
             self._side = NULL
-        if self.clock is not None:
-            self.clock.close()
-        for handle in self._modules.values():
-            self.driver.module_unload(<void *>handle)
+        if self.stamps is not None:
+            self.stamps.clock.close()
+        self.launches.close()
         for memory in (*self._slots.values(), *self._extra.values()):
             memory.free()
         return 0

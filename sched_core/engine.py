@@ -156,7 +156,9 @@ class Engine:
         self._bind(plan)
 
     def _issue_drain(self, phase: str) -> None:
-        status, _ = self._issue(self._table.blocks[phase, False], 1)
+        status = self.executor.STOPPED
+        while status == self.executor.STOPPED:  # a stop ends steps, not the drain after them
+            status, _ = self._issue(self._table.blocks[phase, False], 1)
         self._collect()
         if status:
             self.backend.raise_fault(self._table.program, status)

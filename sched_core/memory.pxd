@@ -7,15 +7,15 @@ from syncscope.sched_core.backend cimport fault_t, kernel_t, op_t
 cdef enum:
     MAX_PENDING = 4096                     # pending device ops before the oldest is forced
     MAX_STAGED = 64                        # pending copies from pageable memory, likewise
-    MAX_STALE = 64                         # stale reads that are kept with their place
 
 ctypedef struct touch_t:                   # one access, resolved
     int32_t cell0, n_cells                 # elementary byte ranges; none if never written
     uint8_t write
 
-ctypedef struct stale_t:                   # a read that found other bytes than issue order promises
+ctypedef struct harm_t:                    # the first stale read, or wrong last write, of an access
     int64_t step, row, access
-    int64_t expected, found                # versions
+    int64_t expected, found                # versions; of a write its own, and the newer one there
+    int64_t write
 
 ctypedef struct node_t:                    # an issued op that has not taken effect yet
     const op_t *op
@@ -55,7 +55,9 @@ ctypedef struct memory_t:
     int compute                            # 0: versions only, no bytes
     int strict                             # obeys `strict` rules
     int64_t stale_reads, wrong_last_writes, waits_without_effect
-    stale_t *stale
+    harm_t *harms                          # one per access at most, in order of occurrence
+    int64_t n_harms
+    uint8_t *is_kept                       # per access: whether its harm is among them
     fault_t *fault
     int64_t fault_step, fault_row
     int status                             # once not OK, nothing takes effect any more

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from syncscope.sched_core.backend import KernelTable
 from syncscope.sched_core.program import Program
 
+HARM: np.dtype[np.void]
 MEMORY: tuple[str, ...]
 STREAM_KINDS: tuple[str, ...]
 
@@ -22,6 +23,6 @@ class Memory:
         compute: bool,
         rules: str = "practical",
     ) -> None: ...
-    def stale_reads(self) -> NDArray[Any]: ...
+    def harms(self) -> NDArray[Any]: ...
     @property
     def counts(self) -> tuple[int, int, int]: ...

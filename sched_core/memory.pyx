@@ -46,6 +46,10 @@ from syncscope.sched_core.machine cimport STREAM_LEGACY, STREAM_NONBLOCKING, str
 from syncscope.sched_core.machine import STREAM_KINDS
 from syncscope.sched_core.program import MEMORY
 
+HARM = np.dtype(
+    [(name, "<i8") for name in ("step", "row", "access", "expected", "found", "write")]
+)
+
 
 cdef node_t *_node(memory_t *m, int64_t index) noexcept nogil:
     return &m.nodes[index & (MAX_PENDING - 1)]
@@ -81,17 +85,26 @@ cdef int64_t _expect(memory_t *m, const op_t *op, int64_t at) noexcept nogil:
     return at
 
 
-cdef void _stale_read(memory_t *m, const op_t *op, int64_t step, int64_t access, int64_t expected,
-                      int64_t found) noexcept nogil:
-    cdef stale_t *stale
-    if m.stale_reads < MAX_STALE:
-        stale = &m.stale[m.stale_reads]
-        stale.step = step
-        stale.row = op - m.rows
-        stale.access = access
-        stale.expected = expected
-        stale.found = found
-    m.stale_reads += 1
+cdef void _keep_harm(memory_t *m, const op_t *op, int64_t step, int64_t access, int64_t expected,
+                     int64_t found) noexcept nogil:
+    """Count what came to an access; keep the first of each access with its place."""
+    cdef int64_t i = op.access0 + access
+    cdef harm_t *harm
+    if m.touches[i].write:
+        m.wrong_last_writes += 1
+    else:
+        m.stale_reads += 1
+    if m.is_kept[i]:
+        return
+    m.is_kept[i] = 1
+    harm = &m.harms[m.n_harms]
+    m.n_harms += 1
+    harm.step = step
+    harm.row = op - m.rows
+    harm.access = access
+    harm.expected = expected
+    harm.found = found
+    harm.write = m.touches[i].write
 
 
 cdef int64_t _check_reads(memory_t *m, const op_t *op, int64_t step, int64_t at) noexcept nogil:
@@ -109,26 +122,26 @@ cdef int64_t _check_reads(memory_t *m, const op_t *op, int64_t step, int64_t at)
             at += 1
             if m.present[cell] != expected and not stale:
                 stale = True
-                _stale_read(m, op, step, i - op.access0, expected, m.present[cell])
+                _keep_harm(m, op, step, i - op.access0, expected, m.present[cell])
     return at
 
 
-cdef int64_t _stamp_writes(memory_t *m, const op_t *op, int64_t at) noexcept nogil:
+cdef int64_t _stamp_writes(memory_t *m, const op_t *op, int64_t step, int64_t at) noexcept nogil:
     """Stamp what `op` writes; return the next `at`."""
     cdef const touch_t *touch
-    cdef int64_t i, cell, version
-    cdef bint wrong
+    cdef int64_t i, cell, version, newer
     for i in range(op.access0, op.access0 + op.n_access):
         touch = &m.touches[i]
         if not touch.write:
             continue
         version = m.expected[at & m.expected_mask]
         at += 1
-        wrong = False
+        newer = version
         for cell in range(touch.cell0, touch.cell0 + touch.n_cells):
-            wrong |= m.present[cell] > version
+            newer = max(newer, m.present[cell])
             m.present[cell] = version
-        m.wrong_last_writes += wrong
+        if newer > version:
+            _keep_harm(m, op, step, i - op.access0, version, newer)
     return at
 
 
@@ -164,7 +177,7 @@ cdef int64_t _effect(memory_t *m, const op_t *op, int64_t step, int64_t at,
         at = _check_reads(m, op, step, at)
     if m.status == STATUS_OK:
         _run(m, op, step, source)
-    return _stamp_writes(m, op, at)
+    return _stamp_writes(m, op, step, at)
 
 
 cdef void _force_implicit(memory_t *m, int32_t stream, int64_t index) noexcept nogil:
@@ -281,7 +294,7 @@ cdef void _check_source(memory_t *m, const op_t *op, int64_t step, int64_t at) n
     cdef int64_t cell
     for cell in range(touch.cell0, touch.cell0 + touch.n_cells):
         if m.present[cell] != m.expected[at & m.expected_mask]:
-            _stale_read(m, op, step, 0, m.expected[at & m.expected_mask], m.present[cell])
+            _keep_harm(m, op, step, 0, m.expected[at & m.expected_mask], m.present[cell])
             return
         at += 1
 
@@ -413,6 +426,8 @@ cdef class Memory:
         touches["write"] = program.accesses["write"]
         if touches.dtype.itemsize != sizeof(touch_t):
             raise AssertionError("touch_t and its dtype differ")
+        if HARM.itemsize != sizeof(harm_t):
+            raise AssertionError("harm_t and its dtype differ")
         per_graph = int(np.maximum(count, 1).sum())
         mask = (1 << max(16, (4 * per_graph).bit_length())) - 1
         from_pageable = [
@@ -439,7 +454,8 @@ cdef class Memory:
             "buffer": np.append(program.accesses["buffer"], np.int32(-1)).astype(np.int32),
             "function": np.zeros(len(program.kernels) + 1, np.uintp),
             "params": np.zeros(len(program.kernels) + 1, np.uintp),
-            "stale": np.zeros(MAX_STALE * sizeof(stale_t), np.uint8),
+            "harms": np.zeros(len(touches) + 1, HARM),
+            "kept": np.zeros(len(touches) + 1, np.uint8),
         }
         if len(late) != n_streams:
             raise ValueError(f"{len(late)} data orders for {n_streams} streams")
@@ -472,7 +488,8 @@ cdef class Memory:
         m.params = <double **>address(self._arrays["params"])
         m.compute = compute
         m.strict = rules == "strict"
-        m.stale = <stale_t *>address(self._arrays["stale"])
+        m.harms = <harm_t *>address(self._arrays["harms"])
+        m.is_kept = <uint8_t *>address(self._arrays["kept"])
         m.fault = &self._fault
         m.fault_step = m.fault_row = -1
         m.status = STATUS_OK
@@ -482,11 +499,15 @@ cdef class Memory:
         access = program.accesses[row["access0"] + position]
         return program.buffers[access["buffer"]].memory
 
-    def stale_reads(self):
-        """Return the first stale reads as rows (step, row, access, expected, found)."""
-        dtype = np.dtype([(name, "<i8") for name in ("step", "row", "access", "expected", "found")])
-        kept = min(self.state.stale_reads, MAX_STALE)
-        return self._arrays["stale"].view(dtype)[:kept].copy()
+    def harms(self):
+        """Return of each access its first stale read or wrong last write, in order of occurrence.
+
+        Returns
+        -------
+        ndarray of HARM
+            `expected` and `found` are versions: of a write its own, and the newer one there.
+        """
+        return self._arrays["harms"][: self.state.n_harms].copy()
 
     @property
     def counts(self):

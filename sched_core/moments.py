@@ -1,11 +1,11 @@
 """Moments of a Program and what comes directly before each: the rules as explicit edges.
 
 For `reason`, which checks the ordering analysis; shares nothing with it.  A row has a `call`; work
-of a stream has a `start` (its turn has come), an `exec` and a `done` (it, and all before it in its
-stream, is done); a copy or memset that waits has a `return`, and one that reads its source before
-it returns only because it blocks has a `read`.  An edge has the name of its rule and, where a sync
-makes it, the site of that, as ``phase:site``.  What comes before what is then a search, and what a
-set of syncs orders a closure.
+of a stream has a `launch` (the device may take it up), a `start` (its turn has come), an `exec` and
+a `done` (it, and all before it in its stream, is done); a copy or memset that waits has a `return`,
+and one that reads its source before it returns only because it blocks has a `read`.  An edge has
+the name of its rule and, where a sync makes it, the site of that, as ``phase:site``.  What comes
+before what is then a search, and what a set of syncs orders a closure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy.typing as npt
 from syncscope.sched_core.program import BLOCKING, GRID_SYNC, OP, PDL, SCOPES, Program
 from syncscope.sched_core.records import Kind, Node
 
-_CALL, _START, _READ, _EXEC, _DONE, _RETURN, _N = range(7)
+_CALL, _LAUNCH, _START, _READ, _EXEC, _DONE, _RETURN, _N = range(8)
 _MOMENT = {"call": _CALL, "exec": _EXEC, "return": _RETURN}
-_HIDDEN = (_START, _READ, _DONE)
+_HIDDEN = (_LAUNCH, _START, _READ, _DONE)
 
 
 class Use(NamedTuple):
@@ -77,7 +77,7 @@ class Edges:
         self._accesses = program.accesses.tolist()
         self._host: dict[int, int] = {}  # of each thread the last call or return
         self._tail: dict[int, int] = {}  # of each stream when its last work is done
-        self._kernel: dict[int, int] = {}  # ... the start of its last kernel, if none but waits
+        self._kernel: dict[int, int] = {}  # ... the launch of its last kernel, if only waits
         self._waits: dict[int, list[str]] = {}  # ... followed, and these waits
         self._recorded: dict[int, int] = {}
         for row, op in enumerate(self.rows):
@@ -145,32 +145,33 @@ class Edges:
 
     def _queue(self, row: int, op: SimpleNamespace, sync: str) -> list[int]:
         """Put work into its stream; return what it comes after there."""
-        call, start, work, done = (_N * row + each for each in (_CALL, _START, _EXEC, _DONE))
+        call, launch, start = (_N * row + each for each in (_CALL, _LAUNCH, _START))
+        work, done = _N * row + _EXEC, _N * row + _DONE
         tail = self._tails([op.stream])
         others = self._tails(self._ordered_with(op.stream))
-        may_overlap = op.kind == Kind.LAUNCH and op.flags & PDL and not op.flags & GRID_SYNC
-        if may_overlap and op.stream in self._kernel:
-            self._add(self._kernel[op.stream], start, "pdl")
+        is_early = op.kind == Kind.LAUNCH and op.flags & PDL and op.stream in self._kernel
+        if is_early:  # the kernel before it may trigger as soon as it is launched itself
+            self._add(self._kernel[op.stream], launch, "pdl")
             for wait in self._waits[op.stream]:  # one in between keeps them apart
-                self._add(tail[0], start, "stream", wait)
-        else:
-            for each in tail:
-                self._add(each, start, "stream")
+                self._add(tail[0], launch, "stream", wait)
+        for each in tail if not is_early or op.flags & GRID_SYNC else ():
+            self._add(each, start if is_early else launch, "stream")
         for each in others:
-            self._add(each, start, "legacy")
-        self._add(call, start, "issue")
+            self._add(each, launch, "legacy")
+        self._add(call, launch, "issue")
+        self._add(launch, start)
         self._add(start, work)
         for each in (work, *tail):
             self._add(each, done)
         self._tail[op.stream] = done
         if op.kind == Kind.WAIT:
-            self._add(self._recorded.get(op.event), start, "wait", sync)
+            self._add(self._recorded.get(op.event), launch, "wait", sync)
             self._waits.setdefault(op.stream, []).append(sync)
         else:
             self._waits[op.stream] = []
             self._kernel.pop(op.stream, None)
         if op.kind == Kind.LAUNCH:
-            self._kernel[op.stream] = start
+            self._kernel[op.stream] = launch
         elif op.kind == Kind.RECORD:
             self._recorded[op.event] = work
         return tail + others

@@ -16,8 +16,10 @@ each actor, up to which of its work this one comes after.  Walking the rows once
   staged; a blocking memset does so where its target is pinned or managed;
 - `practical` rules only: an async copy from pageable memory has read its source when the call
   returns; one to pageable memory is done when the call returns;
-- a launch with programmatic dependent launch and no wait inside does not come after the kernel
-  before it, though what follows comes after both.
+- a launch with programmatic dependent launch may begin once the kernel before it has begun, and so
+  may the next such launch: any kernel may trigger early, also before a wait inside it.  Without a
+  wait inside, such a launch thus comes after what the run of them began after; with one, after the
+  kernels before it.  What follows comes after all.
 
 An access is ordered after an earlier one when its clock covers it.  Of each byte range the last
 write and each actor's last read since are kept (see ranges), so memory is bounded by what is live.
@@ -63,7 +65,7 @@ RULES = ("practical", "strict")
 ctypedef struct walk_t:
     int32_t n_threads, n_streams, n_actors
     int64_t *clock                         # per actor (threads, then streams) a row of n_actors
-    int64_t *began                         # per stream: the clock its last kernel began with
+    int64_t *began                         # per stream: the clock its last kernel may begin with
     uint8_t *after_kernel                  # per stream: whether its last work is a kernel
     int64_t *event                         # per event instance a row of n_actors
     uint8_t *recorded
@@ -185,13 +187,13 @@ cdef void _walk_device(walk_t *w, const op_t *op, int32_t row) noexcept nogil:
     cdef const op_t *member
     cdef bint blocking = op.flags & FLAG_BLOCKING and not w.dropped[op.site]
     cdef bint is_kernel = op.kind == KIND_LAUNCH
-    cdef bint overlaps = (is_kernel and op.flags & FLAG_PDL and not op.flags & FLAG_GRID_SYNC
-                          and w.after_kernel[op.stream])
+    cdef bint begins_early = is_kernel and op.flags & FLAG_PDL and w.after_kernel[op.stream]
+    cdef bint overlaps = begins_early and not op.flags & FLAG_GRID_SYNC
     if (op.kind == KIND_COPY and blocking and w.memory[w.accesses[op.access0].buffer]
             == MEMORY_PAGEABLE and w.memory[w.accesses[op.access0 + 1].buffer] >= MEMORY_DEVICE):
         _join(host, clock, n)              # the stream is waited for before the source is staged
         _join_implicit(w, host, op.stream)
-    if is_kernel and not overlaps:
+    if is_kernel and not begins_early:
         memcpy(began, clock, n * sizeof(int64_t))
     _join(clock, host, n)
     _join_implicit(w, clock, op.stream)

@@ -8,7 +8,7 @@ so that paths can be asked for that use kept syncs alone.  The rules are those o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +119,8 @@ class EdgeGraph:
         peers = [[other for other in streams if self._ordered(one, other)] for one in streams]
         host: dict[int, Moment] = {}
         tails: list[list[Moment]] = [[] for _ in streams]
-        began: list[list[Moment] | None] = [None for _ in streams]
+        began: list[list[tuple[Moment, int]]] = [[] for _ in streams]  # of the last kernel
+        between: list[list[int]] = [[] for _ in streams]  # sites of the waits since
         records: dict[int, Moment] = {}
         for row, op in enumerate(program.ops):
             kind, thread, stream, site = (
@@ -133,30 +134,32 @@ class EdgeGraph:
                 for moment in self._waited(op, peers, tails, records):
                     self._edge(moment, call, rule, site)
             elif kind in _STREAM_WORK:
-                waits = [tail for other in (stream, *peers[stream]) for tail in tails[other]]
-                if kind == Kind.COPY and self._stages(row):
-                    for moment in waits:
+                own, others = tails[stream], [tail for o in peers[stream] for tail in tails[o]]
+                if kind == Kind.COPY and self.stages(row):
+                    for moment in own + others:
                         self._edge(moment, call, "staging", site)
-                earlier = began[stream]
-                overlaps = (
-                    kind == Kind.LAUNCH
-                    and op["flags"] & PDL
-                    and not op["flags"] & GRID_SYNC
-                    and earlier is not None
-                )
+                is_early = kind == Kind.LAUNCH and op["flags"] & PDL and bool(began[stream])
+                overlaps = is_early and not op["flags"] & GRID_SYNC
+                apart = [(tail, wait) for wait in between[stream] for tail in own]
                 self._edge(call, (row, EXEC), "issue")
-                for moment in earlier if overlaps and earlier is not None else waits:
-                    own = program.ops["stream"][moment[0]] == stream
-                    rule = "pdl" if overlaps else "stream" if own else "legacy"
-                    self._edge(moment, (row, EXEC), rule)
+                for moment, wait in began[stream] if overlaps else ():
+                    self._edge(moment, (row, EXEC), "pdl", wait)
+                for moment, wait in apart if overlaps else [(tail, FREE) for tail in own]:
+                    self._edge(moment, (row, EXEC), "stream", wait)
+                for moment in others:
+                    self._edge(moment, (row, EXEC), "legacy")
                 if kind == Kind.WAIT:
                     self._edge(records.get(int(op["event"])), (row, EXEC), "wait", site)
-                if overlaps:
-                    tails[stream].append((row, EXEC))
-                    began[stream] = [*(earlier or ()), call]
+                    between[stream].append(site)
                 else:
-                    tails[stream] = [(row, EXEC)]
-                    began[stream] = [*waits, call] if kind == Kind.LAUNCH else None
+                    if kind == Kind.LAUNCH:
+                        before = [*began[stream], *apart] if is_early else [(t, FREE) for t in own]
+                        before += [(tail, FREE) for tail in others]
+                        began[stream] = [*self._without_calls(before, thread), (call, FREE)]
+                    else:
+                        began[stream] = []
+                    between[stream] = []
+                tails[stream] = [*own, (row, EXEC)] if overlaps else [(row, EXEC)]
                 if kind == Kind.RECORD:
                     records[int(op["event"])] = (row, EXEC)
                 label = self._return_label(row)
@@ -165,6 +168,14 @@ class EdgeGraph:
                     self._edge((row, EXEC), (row, RETURN), rule, label)
                     self._edge(call, (row, RETURN), "thread")
                     host[thread] = (row, RETURN)
+
+    def _without_calls(
+        self, moments: Iterable[tuple[Moment, int]], thread: int
+    ) -> Iterator[tuple[Moment, int]]:
+        """Leave out repeated moments, and the calls of a thread: its next call comes after them."""
+        for moment, site in dict.fromkeys(moments):
+            if moment[1] != CALL or self.program.ops["thread"][moment[0]] != thread:
+                yield moment, site
 
     def _waited(
         self,
@@ -187,7 +198,7 @@ class EdgeGraph:
             wanted += peers[stream]
         return [tail for each in wanted for tail in tails[each]]
 
-    def _stages(self, row: int) -> bool:
+    def stages(self, row: int) -> bool:
         """Whether a blocking copy waits for its stream before it reads pageable memory."""
         source, target = self.copy_ends(row)
         blocking = bool(self.program.ops["flags"][row] & BLOCKING)

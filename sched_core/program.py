@@ -7,7 +7,7 @@ has a single input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.sched_core.errors import UsageError
+from syncscope.sched_core.errors import UsageError, nearest
 from syncscope.sched_core.records import Access, Buffer, Event, Kind, Op, Plan, Stream
 
 OP = np.dtype(
@@ -66,6 +66,8 @@ those that waits inside for the kernel before it."""
 MEMORY = ("pinned", "pageable", "device", "managed")
 SCOPES = ("stream", "event", "device")
 NO_KERNEL = 0xFFFF
+MAX_THREADS = 1024
+"""Host threads that a Plan may have: the ordering keeps a clock for each."""
 EAGER_STEPS = 2
 """Identical steps that llama.cpp runs before it captures them (#19754)."""
 
@@ -189,8 +191,38 @@ def _access_row(names: _Names, access: Access, step: int) -> tuple[tuple[int, ..
     return (index, slot, int(access.write), 1, access.begin, end), access.step_stride
 
 
-def _check_op(phase: str, op: Op) -> None:
-    """Refuse an op without what its kind works on: backends trust the rows."""
+def _check_plan(plan: Plan) -> None:
+    """Refuse what cannot become rows, with a UsageError that says where it stands."""
+    depths = [(f"buffer {each.name}", each.depth) for each in plan.buffers]
+    for what, depth in depths + [(f"event {each.name}", each.depth) for each in plan.events]:
+        if depth < 1:
+            raise UsageError(f"{what}: depth {depth} is below 1")
+    known = {
+        "buffer": {each.name for each in plan.buffers},
+        "stream": {each.name for each in plan.streams} | {""},
+        "event": {each.name for each in plan.events} | {""},
+        "scope": set(SCOPES),
+    }
+    for phase, ops in plan.phases.items():
+        sites: set[str] = set()
+        for op in ops:
+            if op.site in sites:
+                raise UsageError(f"{phase}:{op.site}: two ops of this phase have this site")
+            sites.add(op.site)
+            _check_op(phase, op, known)
+
+
+def _check_op(phase: str, op: Op, known: Mapping[str, Collection[str]]) -> None:
+    """Refuse unknown names, and an op without what its kind works on: backends trust the rows."""
+    used = [("stream", op.stream), ("event", op.event), ("scope", op.scope)]
+    used += [("buffer", each.buffer) for each in op.accesses]
+    used += [("buffer", op.count)] if op.count else []
+    for what, name in used:
+        if name not in known[what]:
+            near = nearest(name, sorted(filter(None, known[what])))
+            raise UsageError(f"{phase}:{op.site}: unknown {what} {name}; {near}")
+    if not 0 <= op.thread < MAX_THREADS:
+        raise UsageError(f"{phase}:{op.site}: thread {op.thread} lies outside 0..{MAX_THREADS - 1}")
     on_event = op.kind in (Kind.RECORD, Kind.WAIT) or op.scope == "event"
     on_stream = op.kind != Kind.HOST and not (op.kind == Kind.SYNC and on_event)
     lacks = {
@@ -213,7 +245,6 @@ def _step_rows(names: _Names, phase: str, step: int, replay: bool) -> _Step:
     for op in names.plan.phases[phase]:
         if op.kind == Kind.GRAPH and not replay:
             continue
-        _check_op(phase, op)
         access0 = len(accesses)
         for access in op.accesses:
             row, stride = _access_row(names, access, step)
@@ -327,8 +358,10 @@ def unroll(plan: Plan, phases: Sequence[str]) -> Program:
     Raises
     ------
     UsageError
-        For a range outside its buffer, or a graph member without its GRAPH op.
+        For a plan that cannot be issued: an unknown name, a site that is twice in a phase, a range
+        outside its buffer, a graph member without its GRAPH op.
     """
+    _check_plan(plan)
     names = _Names(plan)
     cycle = period(plan)
     cache: dict[tuple[str, int, bool], _Step] = {}
@@ -366,7 +399,13 @@ def tabulate(plan: Plan) -> Table:
     """Unroll each phase of a plan over one period, once eager and once with graphs replayed.
 
     A row serves many steps: it carries step 0, and ranges stay where they are in step 0.
+
+    Raises
+    ------
+    UsageError
+        As `unroll`.
     """
+    _check_plan(plan)
     names = _Names(plan)
     cycle = period(plan)
     steps: list[tuple[int, str, _Step]] = []

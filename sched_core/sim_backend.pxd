@@ -27,3 +27,4 @@ cdef class SimBackend(Backend):
     cdef int64_t[3] _counted               # stale, wrong last, without effect: of earlier programs
     cdef object _allocate(self, buffers)
     cdef object _resolve(self, program)
+    cdef list _harms(self, bint write)

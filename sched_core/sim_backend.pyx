@@ -149,9 +149,20 @@ cdef class SimBackend(Backend):
         return tuple(self._counted[i] + now[i] for i in range(3))
 
     def stale_reads(self):
-        """Return (step, phase, site, buffer) of the first stale reads of the bound program."""
+        """Return (step, phase, site, buffer) of the stale reads of the bound program.
+
+        The first of each access of each row, in order of occurrence.
+        """
+        return self._harms(False)
+
+    def wrong_writes(self):
+        """Return (step, phase, site, buffer) of the wrong last writes, as `stale_reads` does."""
+        return self._harms(True)
+
+    cdef list _harms(self, bint write):
+        harms = self.memory.harms()
         found = []
-        for each in self.memory.stale_reads():
+        for each in harms[harms["write"] == write]:
             row = self.rows[each["row"]]
             site = self._program.sites[row["site"]]
             access = self._program.accesses[row["access0"] + each["access"]]

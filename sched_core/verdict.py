@@ -7,7 +7,7 @@ left is irreducible, and all that was dropped can go together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -111,12 +111,14 @@ def _finding(analyser: Analyser, kept: tuple[int, ...], unit: int) -> Finding:
 
 def _redundant(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Finding) -> Finding:
     """Show how the kept set orders a pair that the site would order by itself."""
+    dropped = set(analyser.units) - set(kept)
     hazard = _ordered_by(analyser, unit)
     if hazard is None:
         return blank
-    dropped = set(analyser.units) - set(kept)
     start, end = moments_of(analyser, hazard, dropped)
     steps = analyser.graph.shortest(start, end, kept)
+    if not steps:  # only where there are hazards already: they hide this pair
+        return replace(blank, verdict="unknown")
     pair = with_pair(analyser, blank, hazard, dropped)
     inner = tuple(analyser.graph.node(step.to) for step in steps[:-1])
     assert pair.first is not None and pair.second is not None
@@ -135,21 +137,36 @@ def _ordered_by(analyser: Analyser, unit: int) -> np.void | None:
     fields = ["type", "place", "first_row", "second_row"]
     still = set(left[fields].tolist())
     ordered = [each for each in every if each[fields].item() not in still]
-    return _clearest(analyser, ordered, unit) if ordered else _ordered_across(analyser, unit)
+    if not ordered:
+        return _ordered_across(analyser, unit)
+    closest: np.void = min(ordered, key=lambda each: _distance(analyser, each, unit))
+    return closest
+
+
+def _distance(analyser: Analyser, hazard: np.void, unit: int) -> tuple[int, int]:
+    """Rank a pair by how easy it is to see: in the site's own phase, and close together."""
+    program = analyser.program
+    phase = program.sites[unit].phase
+    rows = int(hazard["first_row"]), int(hazard["second_row"])
+    elsewhere = sum(program.phases[program.ops["step"][row]] != phase for row in rows)
+    return elsewhere, rows[1] - rows[0]
 
 
 def _ordered_across(analyser: Analyser, unit: int) -> np.void | None:
     """Look for a pair that other writes lie between, on both sides of an instance of the site."""
     graph, program = analyser.graph, analyser.program
     waiting = {Kind.SYNC: CALL, Kind.WAIT: EXEC}
+    others = set(analyser.units) - {unit}
     for row in np.flatnonzero(program.ops["site"] == unit).tolist():
-        moment = (row, waiting.get(Kind(program.ops["kind"][row]), RETURN))
+        kind = Kind(program.ops["kind"][row])
+        staged = kind == Kind.COPY and graph.stages(row)
+        moment = (row, CALL if staged else waiting.get(kind, RETURN))
         behind = graph.reachable(moment, False, {unit})
         ahead = graph.reachable(moment, True, {unit})
         uses: dict[int, list[np.void]] = {}
         for use in analyser.uses:
-            at = graph.moment_of_access(int(use["first_row"]), int(use["first_access"]), ())
-            if at in behind:
+            at = graph.moment_of_access(int(use["first_row"]), int(use["first_access"]), others)
+            if at in behind and at != moment:
                 uses.setdefault(int(use["place"]), []).append(use)
             elif at in ahead:
                 for first in reversed(uses.get(int(use["place"]), ())):
@@ -174,22 +191,9 @@ def _conflict(first: np.void, second: np.void) -> np.void | None:
 
 
 def _is_free(analyser: Analyser, pair: np.void) -> bool:
-    """Whether a pair is ordered without any sync."""
-    start, end = moments_of(analyser, pair, ())
+    """Whether a pair is ordered with no sync there."""
+    start, end = moments_of(analyser, pair, analyser.units)
     return end in analyser.graph.reachable(start, True, ())
-
-
-def _clearest(analyser: Analyser, hazards: Iterable[np.void], unit: int) -> np.void:
-    """Return the pair that is easiest to see: in the site's own phase, and close together."""
-    program = analyser.program
-    steps, phase = program.ops["step"], program.sites[unit].phase
-
-    def distance(hazard: np.void) -> tuple[int, int]:
-        rows = int(hazard["first_row"]), int(hazard["second_row"])
-        elsewhere = sum(program.phases[steps[row]] != phase for row in rows)
-        return elsewhere, rows[1] - rows[0]
-
-    return min(hazards, key=distance)
 
 
 # ---- kept ----------------------------------------------------------------------------------------
@@ -200,7 +204,9 @@ def _kept(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Finding) 
     dropped = set(analyser.units) - set(kept)
     without = dropped | {unit}
     hazards = analyser.new_hazards(without)
-    pair = with_pair(analyser, blank, _clearest(analyser, hazards, unit), without)
+    pair = with_pair(
+        analyser, blank, min(hazards, key=lambda each: _distance(analyser, each, unit)), without
+    )
     alternatives = tuple(
         analyser.name(other)
         for other in analyser.units

@@ -8,6 +8,8 @@ from syncscope.sched_core.records import Finding, Kind, Missing, Node
 
 def why(program: Program, finding: Finding) -> str:
     """Say a finding in a sentence that a person understands."""
+    if finding.verdict == "unknown":
+        return "a hazard that is there already hides what it orders; mend that one first"
     if finding.verdict == "redundant":
         return _why_redundant(program, finding)
     parts = [f"without {finding.site} {_hazard(program, finding)}"]
@@ -26,8 +28,6 @@ def _why_redundant(program: Program, finding: Finding) -> str:
     if finding.first is None or finding.second is None:
         return "by itself it orders nothing that conflicts"
     both = f"{_who(program, finding.first)} and {_who(program, finding.second)}"
-    if not finding.covered_by:
-        return f"{both} ({finding.buffer}) are ordered without any sync"
     cover = ", ".join(_relative(each, finding.phase) for each in finding.covered_by)
     return f"{both} ({finding.buffer}) stay ordered by {cover}"
 

@@ -81,6 +81,36 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch,
     assert contents(tmp_path) == {"out.json": b"old"}
 
 
+def test_a_pipe_is_written_in_place_by_any_of_its_names(tmp_path):
+    (tmp_path / "link").symlink_to("/dev/fd")
+    for folder in ("/dev/fd", "/proc/self/fd", tmp_path / "link"):
+        reader, writer = os.pipe()
+        path = f"{folder}/{writer}"
+        check_writable(path)
+        write_atomic(path, [b"one", b"two"])
+        assert os.read(reader, 100) == b"onetwo"
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_named_pipe_stays_one(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomic(path, [b"x"])
+    assert os.read(reader, 100) == b"x"
+    os.close(reader)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_reader_may_go_before_the_end():
+    reader, writer = os.pipe()
+    os.close(reader)
+    write_atomic(f"/dev/fd/{writer}", [b"x" * 1000] * 1000)
+    os.close(writer)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_device_that_is_full_is_one_line():
     with pytest.raises(FileError) as error:

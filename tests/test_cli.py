@@ -13,9 +13,10 @@ import jsonschema
 import orjson
 import pytest
 
-from syncscope.app import cli
+from syncscope.app import cli, devices
 from syncscope.app.cli import main
 from syncscope.app.report.chrome_trace import read_traces, write_traces
+from syncscope.sched_core.errors import DeviceError, FileError
 
 SCHEMA = resources.files("syncscope.app") / "schemas" / "bench-1.schema.json"
 QUICK = ["--no-gui", "--tokens", "6", "--prompt", "Alice was"]
@@ -35,6 +36,13 @@ def refused(capsys, code, *arguments):
     assert err.startswith("syncscope: ")
     assert err.count("\n") == 1
     return err
+
+
+def start(*arguments, **streams):
+    """Run the command as a process of its own; return its exit code and what it said on stderr."""
+    command = [sys.executable, "-m", "syncscope", *arguments]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **streams)
+    return done.returncode, done.stderr
 
 
 def bench(tmp_path, name="bench.json"):
@@ -172,6 +180,34 @@ def test_gates_decide_the_exit_code(capsys, gates, code):
     assert ("gate failed" in err) == bool(code)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["--tokens", "1", "--fail-on", "syncs:99"], "more --tokens"),
+        (["--tokens", "3", "--fail-on", "slower:1000"], "more --tokens"),
+        (["--no-compute", "--fail-on", "mismatch"], "--no-compute"),
+    ],
+)
+def test_a_gate_that_cannot_tell_fails_and_says_what_to_do(capsys, arguments, remedy):
+    found, _, err = run(capsys, *arguments)
+    assert found == 1
+    lines = err.splitlines()
+    assert len(lines) == 2
+    assert all("gate failed: " in each and "cannot tell" in each for each in lines)
+    assert all(remedy in each for each in lines)
+
+
+def test_a_hazard_of_the_analysis_counts_without_a_stale_read(tmp_path, capsys):
+    # in this data order the reads happen to be right
+    drop = ["--preset", "saaasg", "--drop", "inputs.sync_after", "--ubatch", "3"]
+    drop += ["--allow-hazards", "--json", str(tmp_path / "bench.json")]
+    code, _, err = run(capsys, *drop)
+    assert code == 1 and err == ""
+    last = bench(tmp_path)["variants"][-1]
+    assert last["stale_reads"] == 0 and last["bit_exact"] is True
+    assert "hazards in the ordering analysis" in run(capsys, *drop, "--fail-on", "hazard")[2]
+
+
 def test_a_slower_variant_fails_its_gate(capsys):
     found, _, err = run(capsys, "--preset", "no-graph", "--fail-on", "slower:10")
     assert found == 1
@@ -221,6 +257,70 @@ def test_a_slower_variant_fails_its_gate(capsys):
 )
 def test_a_wrong_request_is_one_line_that_names_what_is_valid(capsys, arguments, names):
     assert names in refused(capsys, 2, *arguments)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["device", "profile", "model", "preset", "passes", "drop", "fail-on", *cli.OUTPUTS],
+)
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_value_is_refused(capsys, option, value):
+    assert f"--{option}: the value is empty" in refused(capsys, 2, f"--{option}", value)
+
+
+@pytest.mark.parametrize("option", ["preset", "passes", "drop", "fail-on"])
+def test_a_list_of_nothing_is_refused(capsys, option):
+    assert f"--{option}: the value is empty" in refused(capsys, 2, f"--{option}", ", ,")
+
+
+def test_a_pass_with_two_values_is_refused(capsys):
+    passes = "input-slot-ring=2,input-slot-ring=3"
+    assert "also given as 2" in refused(capsys, 2, "--passes", passes)
+    same = "repeat-sync-elision,repeat-sync-elision"
+    assert run(capsys, "--passes", same)[0] == 0
+
+
+def test_a_drop_that_one_of_the_presets_lacks_names_it(capsys):
+    drop = ["--preset", "baseline,aaag", "--drop", "input.pos.sync_before"]
+    assert "aaag: --drop input.pos.sync_before: no such sync site" in refused(capsys, 2, *drop)
+
+
+@pytest.mark.parametrize("second", ["--csv", "--markdown", "--timeline"])
+def test_two_outputs_in_one_file_are_refused_before_anything_runs(
+    tmp_path, capsys, monkeypatch, second
+):
+    monkeypatch.setattr(cli, "run_bench", lambda *_: pytest.fail("ran"))
+    (tmp_path / "link").symlink_to("out")
+    for other in ("out", "./out", "link"):
+        files = ["--json", str(tmp_path / "out"), second, f"{tmp_path}/{other}"]
+        assert "is this file too" in refused(capsys, 2, *files)
+    assert os.listdir(tmp_path) == ["link"]
+
+
+def test_a_device_may_take_several_outputs(capsys):
+    assert run(capsys, "--json", os.devnull, "--csv", os.devnull)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--model", "a\nb"],
+        ["--model", "a\x1b[31m\u2028b/"],
+        ["--preset", "a\rb"],
+        ["--device", "a\nb"],
+        ["--json", "no\nwhere/x"],
+        ["--no\nsuch", "x"],
+        ["--fail-on", "a\nb"],
+    ],
+)
+def test_what_would_break_the_line_is_escaped(capsys, arguments):
+    code, out, err = run(capsys, *arguments)
+    assert code in (2, 3) and out == ""
+    assert err.endswith("\n") and err[:-1].isprintable()
+
+
+def test_a_model_name_that_is_too_long_is_one_line(capsys):
+    refused(capsys, 2, "--model", "x" * 3000)
 
 
 def test_an_unknown_command_names_the_known_ones(capsys):
@@ -273,6 +373,72 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
     assert os.listdir(tmp_path) == ["out.json"]
 
 
+# ---- where the output goes -----------------------------------------------------------------------
+
+FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+
+
+@FULL
+@pytest.mark.parametrize("arguments", [["models"], ["devices"], ["--help"], ["--version"]])
+def test_a_full_stdout_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        code, err = start(*arguments, stdout=full)
+    assert code == 3
+    assert err == "syncscope: cannot write to the standard output: No space left on device\n"
+
+
+@FULL
+def test_a_full_stdout_costs_no_file(tmp_path):
+    with open("/dev/full", "w") as full:
+        code, err = start(*QUICK, "--json", str(tmp_path / "bench.json"), stdout=full)
+    assert code == 3 and err.count("\n") == 1
+    assert len(bench(tmp_path)["variants"]) == 2
+
+
+@pytest.mark.parametrize(("gate", "code"), [("syncs:18", 0), ("syncs:17", 1)])
+def test_a_reader_that_is_gone_changes_neither_files_nor_exit_code(tmp_path, gate, code):
+    reader, writer = os.pipe()
+    os.close(reader)
+    files = ["--json", str(tmp_path / "bench.json"), "--fail-on", gate]
+    found, err = start(*QUICK, *files, stdout=writer)
+    os.close(writer)
+    assert found == code
+    assert err.count("\n") == code and "Broken" not in err
+    assert len(bench(tmp_path)["variants"]) == 2
+
+
+def test_a_file_that_fails_does_not_cost_the_text(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "render_csv", lambda _: (_ for _ in ()).throw(FileError("no csv")))
+    code, out, err = run(capsys, "--csv", str(tmp_path / "b.csv"))
+    assert code == 3 and err == "syncscope: no csv\n"
+    assert "tokens/s" in out
+
+
+def test_json_goes_down_a_pipe(tmp_path):
+    with open(tmp_path / "bench.json", "wb") as file:
+        command = [sys.executable, "-m", "syncscope", *QUICK, "-q", "--json", "/dev/stderr"]
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            file.write(process.communicate(timeout=60)[1])
+    assert process.returncode == 0
+    assert len(bench(tmp_path)["variants"]) == 2
+
+
+def test_without_a_driver_the_reason_for_the_simulator_is_short(capsys, monkeypatch):
+    def lacks(what):
+        def list_gpus():
+            raise DeviceError(what)
+
+        monkeypatch.setattr(devices, "list_gpus", list_gpus)
+        return devices.choose_device("").line
+
+    why = f"no NVIDIA driver: {devices.LIBRARY}: "
+    short = lacks(f"{why}cannot open shared object file: No such file or directory; install it")
+    assert short == "device: sim, since no NVIDIA driver is installed here"
+    assert "wrong ELF class" in lacks(f"{why}wrong ELF class; install it")
+
+
 # ---- interruption --------------------------------------------------------------------------------
 
 
@@ -293,3 +459,22 @@ def test_ctrl_c_keeps_and_exports_what_was_recorded(tmp_path):
     trace = read_traces(tmp_path / "trace.json")[0]
     assert 0 < len(trace.phases) < 2000
     assert len(bench(tmp_path)["variants"]) == 1
+
+
+@pytest.mark.parametrize("module", ["numpy", "tqdm", "syncscope.sched_core.order"])
+def test_ctrl_c_during_the_first_imports_is_one_line(module):
+    program = f"""
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["syncscope", "models"]
+runpy.run_module("syncscope", run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "syncscope: interrupted\n"

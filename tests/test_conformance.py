@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import random
 from importlib import resources
 
@@ -191,6 +192,11 @@ CASES = [
     make_case("pdl-in-place", [kernel("s", r="D"), pdl("s", "D", "D")], "WAR 0 1 D"),
     make_case(
         "pdl-chain", [kernel("s", w="D"), pdl("s", w="D2"), pdl("s", r="D")], "RAW 0 2 D"
+    ),
+    make_case(
+        "pdl-wait-then-not",  # the second may trigger before it waits
+        [kernel("s", w="D"), pdl("s", w="D2", wait=True), pdl("s", r="D")],
+        "RAW 0 2 D",
     ),
     make_case("pdl-then-plain", [kernel("s", w="D"), pdl("s", w="D2"), kernel("s", r="D D2")]),
     make_case("pdl-behind", [kernel("s", w="D"), kernel("s", w="D2"), pdl("s", r="D")]),
@@ -809,9 +815,28 @@ def test_a_huge_file_is_not_read(tmp_path):
     assert "larger than 8 MiB" in refused(path)
 
 
-def test_an_endless_file_is_not_read():
+def test_what_is_no_file_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(FileError, match="no regular file"):
+            read_cases(path)
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path):
+    path = tmp_path / "cases.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
     with pytest.raises(FileError, match="larger than"):
-        read_cases("/dev/zero")
+        read_cases(path)
+
+
+def test_the_result_may_not_overwrite_the_cases(tmp_path, capsys):
+    path = tmp_path / "cases.json"
+    path.write_text("{}")
+    assert main(["conformance", str(path), "--json", str(tmp_path / "." / "cases.json")]) == 2
+    assert "the input is this file too" in capsys.readouterr().err
+    assert path.read_text() == "{}"
 
 
 def test_more_streams_and_threads_than_the_limit(tmp_path):

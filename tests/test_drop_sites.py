@@ -74,6 +74,16 @@ def test_the_input_plan_is_left_alone():
     assert SAAASG.phases == before
 
 
+def test_only_a_star_is_special():
+    plan = make_plan("a[0]: s copy! h d; a0: s copy! h d; a?: s copy! h d; b: s k1 w d")
+    assert drop_sites(plan, ["a[0]"])[1] == ("decode:a[0]",)
+    assert drop_sites(plan, ["a?"])[1] == ("decode:a?",)
+    assert drop_sites(plan, ["*[*"])[1] == ("decode:a[0]",)
+    for pattern in ("a[?]", "[a]0", "b?", "a[!x]"):
+        with pytest.raises(UsageError, match="no such sync site"):
+            drop_sites(plan, [pattern])
+
+
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [

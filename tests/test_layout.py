@@ -78,5 +78,12 @@ def test_cython_sources_hold_to_the_layers(folder: str, forbidden: tuple[str, ..
     assert not [path for path in sources if upward.search((ROOT / path).read_text("utf-8"))]
 
 
+def test_the_installed_command_is_that_of_python_m() -> None:
+    (target,) = PYPROJECT["project"]["scripts"].values()
+    module, _, function = target.partition(":")
+    assert module == "syncscope.__main__"
+    assert callable(getattr(importlib.import_module(module), function))
+
+
 def test_version_is_the_same_everywhere() -> None:
     assert syncscope.__version__ == PYPROJECT["project"]["version"]

@@ -221,12 +221,30 @@ def test_a_race_within_the_limits_is_seen_behind_much_other_pending_work():
     assert not is_safe(make_plan(f"s k1 w d\n{other}\nt k1 r d", "s t u"))
 
 
-def test_only_the_first_stale_reads_keep_their_place_but_all_are_counted():
-    plan = make_plan("\n".join(["s k1 w d", *["first: t k1 r d"], *["t k1 r d"] * 99]))
-    backend, _ = run_by_hand(plan, late=["s"])
-    assert backend.counts[0] == 100
-    assert len(backend.stale_reads()) == 64
-    assert backend.stale_reads()[0] == (0, "decode", "first", "d")
+def test_every_access_keeps_the_place_of_its_first_stale_read_and_all_are_counted():
+    lines = ["s k1 w d", *["t k1 r d"] * 99, "last: t k1 r d r da", "s k1 w da"]
+    backend, _ = run_by_hand(make_plan("\n".join(lines)), ["decode"] * 50, late=["s"])
+    assert backend.counts[0] > 50 * 100
+    reads = [*((f"{i}", "d") for i in range(1, 100)), ("last", "d")]
+    first = [(0, "decode", *read) for read in reads]
+    again = [(2, "decode", *read) for read in [*reads, ("last", "da")]]  # rows that follow replays
+    assert backend.stale_reads() == [*first, (1, "decode", "last", "da"), *again]
+
+
+def test_wrong_last_writes_keep_their_place_apart_from_stale_reads():
+    text = "one: s k1 w d; t k1 w d; two: s k1 w da; t k1 w da; sync s; read: u k1 r d; sync dev.s"
+    backend, _ = run_by_hand(make_plan(text, "s t u"), ["decode"] * 80, late=["s"])
+    assert backend.counts == (80, 160, 0)
+    first = [(0, "decode", "one", "d"), (0, "decode", "two", "da")]
+    assert backend.wrong_writes() == [*first, *((2, *each[1:]) for each in first)]
+    assert backend.stale_reads() == [(step, "decode", "read", "d") for step in (0, 2)]
+
+
+def test_members_of_a_graph_keep_their_places():
+    plan = make_plan("s k1 w d; s k1 w da; x: t k1 r d w da", graphs=True)
+    backend, _ = run_by_hand(plan, ["decode"] * 4, late=["s"])
+    assert {each[2:] for each in backend.stale_reads()} == {("x", "d")}
+    assert {each[2:] for each in backend.wrong_writes()} == {("1", "da")}
 
 
 # ---- bytes --------------------------------------------------------------------------------------

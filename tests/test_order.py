@@ -6,7 +6,7 @@ import textwrap
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, note, seed, settings
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
 
 from helpers.closure import closure_hazards, closure_races
 from helpers.plans import make_plan, model_plan
@@ -275,6 +275,25 @@ def test_a_dependent_launch_comes_after_what_the_kernel_before_it_came_after():
     assert both(three) == ["RAW 0-2"]
 
 
+def test_a_dependent_launch_that_waits_may_trigger_before_its_wait():
+    rows = [launch(0, writes("d")), pdl([], flags=PDL | GRID_SYNC), pdl(reads("d"))]
+    assert both(rows) == ["RAW 0-2"]
+    again = [*rows[:2], pdl([], flags=PDL | GRID_SYNC), pdl(reads("d"))]
+    assert both(again) == ["RAW 0-3"]
+    assert both([*rows[:2], pdl(reads("d"), flags=PDL | GRID_SYNC)]) == []
+    waiting = pdl(writes("m"), flags=PDL | GRID_SYNC)
+    assert both([rows[0], waiting, pdl(reads("m"))]) == ["RAW 1-2"]
+
+
+def test_a_run_of_dependent_launches_ends_at_any_other_work():
+    waiting = pdl([], flags=PDL | GRID_SYNC)
+    for between in (launch(0, []), record(0), wait(0), memset(0, "m")):
+        assert both([launch(0, writes("d")), between, waiting, pdl(reads("d"))]) == []
+        rows = [launch(0, writes("d")), waiting, between, pdl(reads("d"))]
+        assert both([*rows, pdl(reads("d"))]) == []
+        assert both([*rows[:2], pdl(reads("d")), between]) == ["RAW 0-2"]
+
+
 def test_a_dependent_launch_comes_after_legacy_work_since_the_kernel_before_it():
     rows = [launch(0, []), launch(1, writes("d")), pdl(reads("d"))]
     assert both(rows, "blocking legacy_default") == []
@@ -495,7 +514,11 @@ def check_against_closure(drawn):
     assert bool(mine) == bool(closure_races(program, rules, dropped))
 
 
-SETTINGS = {"deadline": None, "suppress_health_check": [*HealthCheck]}
+SETTINGS = {
+    "deadline": None,
+    "suppress_health_check": [*HealthCheck],
+    "phases": [Phase.generate],  # shrinking such programs outlasts faulthandler_timeout
+}
 
 
 @settings(max_examples=500, derandomize=True, **SETTINGS)

@@ -26,7 +26,8 @@ from syncscope.sched_core.program import (
     unroll,
 )
 from syncscope.sched_core.recorder import SPAN
-from syncscope.sched_core.records import PHASES, Kind
+from syncscope.sched_core.records import PHASES, Access, Kind
+from syncscope.sched_core.verdict import analyse
 
 # ---- layout -------------------------------------------------------------------------------------
 
@@ -145,6 +146,37 @@ def altered(plan, **fields):
 def test_an_op_that_lacks_what_its_kind_works_on_is_refused(text, fields, lacking):
     with pytest.raises(UsageError, match=f"decode:0: {lacking}"):
         unroll(altered(make_plan(text), **fields), ["decode"])
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "words"),
+    [
+        ("s k1 w d", {"stream": "q"}, "decode:0: unknown stream q; known: s, t"),
+        ("s record ev", {"event": "ew"}, "decode:0: unknown event ew; did you mean ev?"),
+        ("s k1 w d", {"accesses": (Access("x", True),)}, "decode:0: unknown buffer x; known: d"),
+        ("s k1 w d", {"count": "n"}, "decode:0: unknown buffer n; known: d"),
+        ("sync s", {"scope": "steam"}, "decode:0: unknown scope steam; did you mean stream?"),
+        ("s k1 w d", {"thread": -1}, "decode:0: thread -1 lies outside 0..1023"),
+        ("s k1 w d", {"thread": 1 << 32}, "decode:0: thread 4294967296 lies outside 0..1023"),
+    ],
+)
+def test_an_op_with_an_unknown_name_or_number_is_refused(text, fields, words):
+    plan = altered(make_plan(text), **fields)
+    for issue in (lambda: unroll(plan, ["decode"]), lambda: tabulate(plan), lambda: analyse(plan)):
+        with pytest.raises(UsageError, match=f"^{re.escape(words)}$"):
+            issue()
+
+
+def test_a_site_that_is_twice_in_a_phase_is_refused():
+    with pytest.raises(UsageError, match="decode:x: two ops of this phase have this site"):
+        unroll(make_plan("x: s k1 w d; x: sync s"), ["decode"])
+
+
+@pytest.mark.parametrize(("name", "what"), [("d", "buffer d"), ("e", "event e")])
+def test_a_buffer_or_event_without_slots_is_refused(name, what):
+    plan = make_plan("s k1 w d; s record e", depth={name: 0})
+    with pytest.raises(UsageError, match=f"^{what}: depth 0 is below 1$"):
+        analyse(plan)
 
 
 def test_a_copy_onto_another_number_of_bytes_is_refused():

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,14 @@ def test_readme_links_lead_somewhere():
     links = re.findall(r"\]\(((?!https?:)[^)#]+)\)", (ROOT / "README.md").read_text("utf-8"))
     assert links
     assert all((ROOT / link).exists() for link in links), links
+
+
+def test_readme_table_is_that_of_the_stored_results():
+    sys.path.insert(0, str(ROOT / "packaging"))
+    try:
+        from results_table import rows
+    finally:
+        sys.path.pop(0)
+    assert "\n".join(rows(ROOT / "docs" / "results" / "h200")) in (ROOT / "README.md").read_text(
+        "utf-8"
+    )

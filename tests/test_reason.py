@@ -3,17 +3,19 @@
 import ast
 from dataclasses import replace
 from functools import cache
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from helpers.corruptions import CORRUPTIONS, path_without_sync, wrong_hazard
 from helpers.plans import make_plan, model_plan
-from helpers.rows import build, record, row_lists, sync, wait
+from helpers.rows import build, launch, record, row_lists, sync, wait
 from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.errors import UsageError
+from syncscope.sched_core.moments import Edges
 from syncscope.sched_core.order import RULES, Order
 from syncscope.sched_core.passes.registry import (
     FILTERED_PRESETS,
@@ -21,7 +23,8 @@ from syncscope.sched_core.passes.registry import (
     available_presets,
     preset_passes,
 )
-from syncscope.sched_core.program import unroll
+from syncscope.sched_core.path import EXEC, EdgeGraph
+from syncscope.sched_core.program import GRID_SYNC, PDL, unroll
 from syncscope.sched_core.reason import Checker, check_finding, check_kept
 from syncscope.sched_core.records import Kind
 from syncscope.sched_core.verdict import analyse, analyse_program
@@ -103,7 +106,13 @@ MAY_BE_RIGHT = {wrong_hazard, path_without_sync}
 """Of a kernel that reads and writes two hazards may hold; a wait leaves its mark on the stream."""
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[*HealthCheck],
+    phases=[Phase.generate],  # shrinking such programs outlasts faulthandler_timeout
+)
 @given(race_free())
 def test_findings_of_random_programs_hold_and_corrupted_ones_do_not(drawn):
     program, rules = drawn
@@ -121,6 +130,31 @@ def test_findings_of_random_programs_hold_and_corrupted_ones_do_not(drawn):
         for corrupt in set(CORRUPTIONS) - MAY_BE_RIGHT:
             corrupted = corrupt(finding)
             assert corrupted is None or checker.check(corrupted), corrupted
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_path_passes_between_dependent_launches_by_a_wait_only_if_that_is_kept(is_kept):
+    first, last = launch(0, [(3, 0, 0, 8, 1)]), launch(0, [(3, 0, 0, 8, 0)], flags=PDL)
+    program = build([first, record(1), wait(0), last], ["nonblocking", "nonblocking"])
+    graph, kept = EdgeGraph(program, "practical"), [2] if is_kept else []
+    assert bool(graph.shortest((0, EXEC), (3, EXEC), kept)) == is_kept
+
+
+def test_paths_of_dependent_launches_hold_to_the_order():
+    """Reachability by edges is the order, whatever waits inside and stands in between."""
+    kernels = [
+        launch(0, [(3, 0, 0, 8, w)], flags=f) for w in (0, 1) for f in (0, PDL, PDL | GRID_SYNC)
+    ]
+    between = [record(0), wait(0), launch(1, [(3, 0, 0, 8, 1)])]
+    for rows in product(kernels, [*kernels, *between], kernels, kernels[1:3]):
+        program = build(list(rows), ["blocking", "legacy_default"])
+        graph, edges = EdgeGraph(program, "strict"), Edges(program, "strict")
+        hazards = {(h["first_row"], h["second_row"]) for h in Order(program, "strict").hazards()}
+        for one, two in combinations(range(4), 2):
+            is_path = (two, EXEC) in graph.reachable((one, EXEC), True, ())
+            nodes = [graph.node((row, EXEC)) for row in (one, two)]
+            assert is_path == edges.ordered(*map(edges.moment, nodes), ())
+            assert not (is_path and (one, two) in hazards)
 
 
 # ---- by hand -------------------------------------------------------------------------------------

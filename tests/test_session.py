@@ -1,5 +1,6 @@
 """What a run must show: same output in every variant, and harm where a needed sync is dropped."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from helpers.stories import (
 )
 from syncscope.app import session
 from syncscope.app.devices import SimDevice
+from syncscope.app.interrupts import Interrupts
 from syncscope.app.session import run_bench, run_plan
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant, preset_variant
 from syncscope.app.workload import Workload
@@ -25,6 +27,7 @@ from syncscope.sched_core.passes.registry import PASSES, available_presets
 from syncscope.sched_core.planner import compute_stream, copy_stream
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
+from syncscope.sched_core.verdict import analyse
 
 EAGER = SimDevice(load_profile("h200"))
 ADVERSARIAL = SimDevice(load_profile("h200"), adversarial=True)
@@ -43,6 +46,10 @@ def prompt_of(model, length):
 
 def run(workload, device, *variants):
     return {each.id: each for each in run_bench(workload, device, variants).variants}
+
+
+def run_once(workload, planned, late):
+    return run_plan(workload, ADVERSARIAL, planned, late, lambda *_: None, Interrupts())
 
 
 def dropped(preset, *sites):
@@ -182,7 +189,9 @@ def test_two_slots_per_input_do_not_save_it(tiny, length):
     plan = with_two_slots(planned.plan)
     reference = run(workload, EAGER)["baseline"]
     runs = [
-        run_plan(workload, ADVERSARIAL, with_plan(planned, plan), late, lambda *_: None)
+        run_plan(
+            workload, ADVERSARIAL, with_plan(planned, plan), late, lambda *_: None, Interrupts()
+        )
         for late in ADVERSARIAL.orders(plan)
     ]
     assert any(each.counts[0] for each in runs)
@@ -212,7 +221,7 @@ def test_two_slots_alone_keep_the_baseline_exact(tiny):
     reference = run(workload, EAGER)["baseline"]
     for late in ADVERSARIAL.orders(planned.plan):
         plan = with_plan(planned, with_two_slots(planned.plan))
-        result = run_plan(workload, ADVERSARIAL, plan, late, lambda *_: None)
+        result = run_once(workload, plan, late)
         assert not result.harmed
         assert (result.token_ids, result.logits) == (reference.token_ids, reference.logits_sha256)
 
@@ -232,7 +241,9 @@ def test_step_time_does_not_depend_on_the_data_order(tiny):
     workload = Workload(tiny, prompt_of(tiny, 24), 6, 8)
     planned = plan_variant(workload.plan(), preset_variant("saaasg"))
     spans = [
-        run_plan(workload, ADVERSARIAL, planned, late, lambda *_: None).engine.take_spans()
+        run_plan(
+            workload, ADVERSARIAL, planned, late, lambda *_: None, Interrupts()
+        ).engine.take_spans()
         for late in ADVERSARIAL.orders(planned.plan)
     ]
     assert len(spans) == 4
@@ -302,7 +313,7 @@ def test_a_wrong_variant_is_refused_before_anything_runs(tiny, monkeypatch):
 def test_an_interrupt_keeps_what_was_recorded(tiny):
     def interrupt(variant, done, total):
         if variant == "all" and done > 60:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     workload = Workload(tiny, prompt_of(tiny, 4), 200, 8)
     result = run_bench(workload, EAGER, [preset_variant("all")], interrupt)
@@ -312,6 +323,33 @@ def test_an_interrupt_keeps_what_was_recorded(tiny):
     assert 60 < len(last.trace.phases) < 200
     assert len(last.token_ids) == len(last.trace.phases)
     assert last.token_ids == result.variants[0].token_ids[: len(last.token_ids)]
+
+
+def test_an_interrupt_while_a_result_is_put_together_loses_nothing(tiny, monkeypatch):
+    asked = []
+
+    def interrupted(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return analyse(*arguments)
+
+    monkeypatch.setattr(session, "analyse", interrupted)
+    result = run_bench(Workload(tiny, prompt_of(tiny, 4), 8, 8), EAGER, [])
+    assert result.interrupted
+    assert len(result.variants[0].trace.phases) == 8
+
+
+def test_rounds_go_back_and_forth_and_pool_their_steps(tiny):
+    seen = []
+    workload = Workload(tiny, prompt_of(tiny, 4), 8, 8)
+    result = run_bench(
+        workload, EAGER, [preset_variant("all")], lambda name, *_: seen.append(name), rounds=3
+    )
+    order = [name for i, name in enumerate(seen) if i == 0 or seen[i - 1] != name]
+    assert order == ["baseline", "all", "baseline", "all"]
+    once = run_bench(workload, EAGER, [preset_variant("all")])
+    assert [each.metrics for each in result.variants] == [each.metrics for each in once.variants]
 
 
 def test_variants_list_what_was_refused_and_pulled_in(tiny):

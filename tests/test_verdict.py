@@ -26,7 +26,7 @@ from syncscope.sched_core.pattern import plan_pattern
 from syncscope.sched_core.program import unroll
 from syncscope.sched_core.reason import check_finding
 from syncscope.sched_core.records import Access, Buffer, Kind, Op, Plan, Stream
-from syncscope.sched_core.verdict import analyse, analyse_program
+from syncscope.sched_core.verdict import analyse, analyse_program, find_kept
 from syncscope.sched_core.why import why
 
 
@@ -193,6 +193,21 @@ def test_keep_set_makes_no_hazard_and_leaves_nothing_to_drop():
         analysis = analyse(plan)
         assert not analysis.missing
         assert all(each.verdict != "redundant" for each in analysis.findings)
+
+
+def test_keep_set_keeps_what_either_rule_set_needs():
+    copy, sync = Op("copy", Kind.COPY, "s"), Op("sync", Kind.SYNC, "s")
+    ops = (
+        replace(copy, accesses=(Access("d", False), Access("p", True))),
+        sync,
+        Op("read", Kind.HOST, accesses=(Access("p", False),)),
+        replace(sync, site="sync.again"),
+    )
+    buffers = (Buffer("d", 8, "device", 0), Buffer("p", 8, "pageable"))
+    plan = Plan(buffers, (Stream("s", 0, "nonblocking"),), (), {"decode": ops})
+    assert (find_kept(plan), find_kept(plan, "strict")) == ((), ("decode:sync",))
+    kept = PASSES["keep-set"].apply(plan, 0)
+    assert [op.site for op in kept.phases["decode"]] == ["copy", "sync", "read"]
 
 
 # ---- verdicts by hand ----------------------------------------------------------------------------

@@ -176,6 +176,28 @@ def test_a_pipe_is_refused_without_waiting(checkpoint: Checkpoint) -> None:
     assert "no regular file" in checkpoint.error(pipe)
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
+def test_what_is_no_file_is_refused_without_waiting(
+    checkpoint: Checkpoint, name: str, kind: str
+) -> None:
+    path = checkpoint.folder / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for given in {checkpoint.folder, checkpoint.folder / "model.safetensors"}:
+        if kind != "folder" or name == "config.json":
+            assert f"{name}: no regular file" in checkpoint.error(given)
+
+
+def test_a_name_that_is_too_long_is_one_line(checkpoint: Checkpoint) -> None:
+    assert "File name too long" in checkpoint.error(checkpoint.folder / ("x" * 3000))
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_files_are_named(checkpoint: Checkpoint) -> None:
     checkpoint.path.chmod(0)

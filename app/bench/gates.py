@@ -19,28 +19,43 @@ class Gate:
     limit: float = 0.0
 
     def check(self, result: BenchResult) -> list[str]:
-        """Return a sentence per variant that fails."""
+        """Return a sentence per variant that fails, or of which the gate cannot tell."""
         found = []
-        first = result.variants[0].metrics.step_us
+        reference = result.variants[0]
+        first = reference.metrics.step_us
+        no_step = f"cannot tell {self.kind} without a steady decode step; use more --tokens"
         for variant in result.variants:
             metrics = variant.metrics
-            if self.kind == "hazard" and (variant.stale_reads or variant.wrong_last_writes):
+            if self.kind == "hazard" and (
+                variant.stale_reads or variant.wrong_last_writes or variant.hazards
+            ):
                 found.append(
                     f"{variant.id}: {variant.stale_reads} stale reads, "
-                    f"{variant.wrong_last_writes} wrong last writes"
+                    f"{variant.wrong_last_writes} wrong last writes, "
+                    f"{len(variant.hazards)} hazards in the ordering analysis"
                 )
-            if self.kind == "mismatch" and (variant.bit_exact is False or variant.fault):
-                found.append(f"{variant.id}: output differs from {result.variants[0].id}")
-            if self.kind == "syncs" and (metrics.syncs_per_step or 0) > self.limit:
+            if self.kind == "mismatch":
+                if variant.bit_exact is False or variant.fault:
+                    found.append(f"{variant.id}: output differs from {reference.id}")
+                elif variant.bit_exact is None:
+                    found.append(
+                        f"{variant.id}: cannot tell mismatch where nothing is computed; "
+                        "leave out --no-compute"
+                    )
+            if self.kind == "syncs" and metrics.syncs_per_step is None:
+                found.append(f"{variant.id}: {no_step}")
+            elif self.kind == "syncs" and (metrics.syncs_per_step or 0) > self.limit:
                 found.append(
                     f"{variant.id}: {metrics.syncs_per_step} syncs per step, "
                     f"more than {self.limit:g}"
                 )
-            if self.kind == "slower" and first and metrics.step_us:
+            if self.kind == "slower" and (not first or not metrics.step_us):
+                found.append(f"{variant.id}: {no_step}")
+            elif self.kind == "slower" and first and metrics.step_us:
                 percent = 100 * (metrics.step_us[0] / first[0] - 1)
                 if percent > self.limit:
                     found.append(
-                        f"{variant.id}: step {percent:.1f} % slower than {result.variants[0].id}, "
+                        f"{variant.id}: step {percent:.1f} % slower than {reference.id}, "
                         f"more than {self.limit:g} %"
                     )
         return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,6 +207,56 @@ def idle_share(trace: Trace, periods: npt.NDArray[np.int64]) -> float | None:
     return min(1.0, max(0.0, 1.0 - float((until[:, 1] - until[:, 0]).sum()) / total))
 
 
+def host_period_us(trace: Trace) -> float | None:
+    """Return the median time between the last calls of two decode steps, without device times.
+
+    It is what can be compared with recording on and off.  The first steps are left out as in
+    `steady_steps`.
+    """
+    calls = call_spans(trace)
+    decode = np.flatnonzero(np.array(trace.phases, dtype=object) == "decode")
+    ends = np.full(len(trace.phases), -1, np.int64)
+    inside = calls["step"] < len(ends)
+    np.maximum.at(ends, calls["step"][inside], calls["end_ns"][inside])
+    periods = np.diff(ends[decode])[2 * WARM_UP_PERIODS :]
+    return float(np.median(periods)) / 1e3 if len(periods) else None
+
+
+def pool(traces: Sequence[Trace]) -> Metrics:
+    """Take the figures of one variant from the traces of several rounds.
+
+    Step times are pooled over all rounds; of the other figures the median round's is taken.
+    """
+    each = [measure(trace) for trace in traces]
+    windows = [steady_steps(trace)[1] for trace in traces]
+    periods = np.concatenate([window[:, 1] - window[:, 0] for window in windows])
+    tokens, step_us = _step_figures(periods)
+
+    def middle(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return float(np.median(known)) if known else None
+
+    return replace(
+        each[0],
+        tokens_per_s=tokens,
+        step_us=step_us,
+        time_to_first_token_us=middle(one.time_to_first_token_us for one in each),
+        host_blocked_us=middle(one.host_blocked_us for one in each),
+        device_idle_share=middle(one.device_idle_share for one in each),
+    )
+
+
+def _step_figures(
+    periods: npt.NDArray[np.int64],
+) -> tuple[tuple[float, float, float] | None, tuple[float, float] | None]:
+    """Return tokens per second (median, low, high) and step time (median, p99) of periods."""
+    if not len(periods):
+        return None, None
+    median, low, high = median_interval(periods)
+    step_us = median / 1e3, float(np.percentile(periods, 99)) / 1e3
+    return ((1e9 / median, 1e9 / high, 1e9 / low) if low > 0 else None), step_us
+
+
 def measure(trace: Trace) -> Metrics:
     """Take the figures of one variant from its trace.
 
@@ -217,13 +269,7 @@ def measure(trace: Trace) -> Metrics:
         syncs = count_syncs(patterns["decode"])
     steps, windows = steady_steps(trace)
     periods = windows[:, 1] - windows[:, 0]
-    tokens: tuple[float, float, float] | None = None
-    step_us: tuple[float, float] | None = None
-    if len(periods):
-        median, low, high = median_interval(periods)
-        step_us = median / 1e3, float(np.percentile(periods, 99)) / 1e3
-        if low > 0:
-            tokens = 1e9 / median, 1e9 / high, 1e9 / low
+    tokens, step_us = _step_figures(periods)
     return Metrics(
         patterns=patterns,
         syncs_per_step=syncs[0],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
@@ -186,6 +187,8 @@ def _effort(case: Case) -> int:
 
 def _parse(path: str) -> Record:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileError(f"cannot read {path}: it is no regular file")
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

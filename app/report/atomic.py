@@ -17,12 +17,16 @@ def _refuse(path: StrPath, error: OSError) -> FileError:
     return FileError(f"cannot write {os.fspath(path)}: {reason}")
 
 
-def _is_special(target: str) -> bool:
-    """Whether the target is there and no regular file: a pipe, a terminal, a device."""
+def is_special(path: StrPath) -> bool:
+    """Whether the path is there and neither a file nor a folder: a pipe, a terminal, a device.
+
+    Asked of the path as given: what ``/dev/stdout`` leads to may have no name to resolve it to.
+    """
     try:
-        return not stat.S_ISREG(os.stat(target).st_mode)
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
         return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _open_beside(target: str) -> tuple[int, str]:
@@ -47,6 +51,16 @@ def _write_all(descriptor: int, chunks: Iterable[bytes]) -> None:
             view = view[os.write(descriptor, view) :]
 
 
+def _write_in_place(path: StrPath, chunks: Iterable[bytes]) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        _write_all(descriptor, chunks)
+    except BrokenPipeError:
+        pass  # the reader has had enough
+    finally:
+        os.close(descriptor)
+
+
 def check_writable(path: StrPath) -> None:
     """Refuse a target that cannot be written, before the work that makes its contents.
 
@@ -55,13 +69,14 @@ def check_writable(path: StrPath) -> None:
     FileError
         No such folder, a folder where the file should be, or no permission.
     """
-    target = os.path.realpath(path)
     try:
+        special = is_special(path)
+        target = os.fspath(path) if special else os.path.realpath(path)
         if os.path.isdir(target):
             raise IsADirectoryError(None, "is a folder: name a file in it")
         if os.path.exists(target) and not os.access(target, os.W_OK):
             raise PermissionError(None, "it is write-protected")
-        if _is_special(target):
+        if special:
             return
         if not os.path.isdir(os.path.dirname(target)):
             raise FileNotFoundError(None, f"there is no folder {os.path.dirname(target)}")
@@ -76,7 +91,7 @@ def write_atomic(path: StrPath, chunks: Iterable[bytes]) -> None:
     """Write a file so that it is either complete or what it was before.
 
     The bytes go to a temporary file beside it, which takes its place once it is on disk.  A
-    symbolic link stays one; a pipe or a device is written as it is.
+    symbolic link stays one; a pipe or a device is written as it is, a pipe as far as it is read.
 
     Raises
     ------
@@ -84,15 +99,11 @@ def write_atomic(path: StrPath, chunks: Iterable[bytes]) -> None:
         The file cannot be written, or the disk is full; the temporary file is gone then.
     """
     check_writable(path)
-    target = os.path.realpath(path)
     try:
-        if _is_special(target):
-            descriptor = os.open(target, os.O_WRONLY)
-            try:
-                _write_all(descriptor, chunks)
-            finally:
-                os.close(descriptor)
+        if is_special(path):
+            _write_in_place(path, chunks)
             return
+        target = os.path.realpath(path)
         descriptor, name = _open_beside(target)
         try:
             try:

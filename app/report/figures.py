@@ -18,6 +18,7 @@ COMPARISON = (
     "idle",
     "bit-exact",
     "stale",
+    "hazards",
 )
 """Headers of the table that compares variants."""
 
@@ -96,6 +97,7 @@ def _comparison_row(variant: VariantResult) -> tuple[str, ...]:
         percent(metrics.device_idle_share),
         yes_no(variant.bit_exact),
         str(variant.stale_reads),
+        str(len(variant.hazards)),
     )
 
 

@@ -26,6 +26,8 @@ from syncscope.app.results import BenchResult, SiteRow, VariantResult
 WIDTH = 128
 _LABEL = 11
 
+WHY = "why (verdicts hold for prompts of any number of micro-batches, whatever this run had)"
+
 
 def render_text(result: BenchResult, quiet: bool = False, verbose: bool = False) -> str:
     """Return the report of a run.
@@ -110,7 +112,7 @@ def _table(
 
 
 def _comparison(result: BenchResult) -> str:
-    return _table(COMPARISON, comparison_rows(result), right=(2, 3, 4, 5, 6, 7, 9), wrapped=0)
+    return _table(COMPARISON, comparison_rows(result), right=(2, 3, 4, 5, 6, 7, 9, 10), wrapped=0)
 
 
 def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bool) -> str:
@@ -126,7 +128,7 @@ def _sites(result: BenchResult, variant: VariantResult, source: str, verbose: bo
         for row in rows
         if row.verdict not in ("", "redundant") and row.why
     )
-    return f"{textwrap.fill(title, WIDTH)}\n{table}" + (f"\nwhy{reasons}" if reasons else "")
+    return f"{textwrap.fill(title, WIDTH)}\n{table}" + (f"\n{WHY}{reasons}" if reasons else "")
 
 
 def _short_reason(row: SiteRow) -> str:

@@ -1,6 +1,18 @@
-"""Run the command: ``python -m syncscope``."""
+"""Run the command: ``python -m syncscope``, and what the installed ``syncscope`` calls."""
 
-from syncscope.app.cli import main
+import sys
+
+
+def main() -> int:
+    """Run the command; Ctrl-C ends it with one line also while it is still being imported."""
+    try:
+        from syncscope.app.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print("syncscope: interrupted", file=sys.stderr)
+        return 130
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from syncscope.sched_core.errors import UsageError, nearest
 from syncscope.sched_core.records import PHASES, Kind, Op, Plan
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a name is what a pattern means; of its characters only ``*`` is special."""
+    return fnmatchcase(name, re.sub(r"[?\[]", r"[\g<0>]", pattern))
 
 
 def _is_sync_site(op: Op) -> bool:
@@ -61,7 +67,7 @@ def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ..
             matching = [
                 text
                 for text, phase, site in wanted
-                if _is_sync_site(op) and fnmatchcase(name, phase) and fnmatchcase(op.site, site)
+                if _is_sync_site(op) and _matches(name, phase) and _matches(op.site, site)
             ]
             hit.update(matching)
             if not matching:

@@ -59,12 +59,13 @@ class KernelRunner:
         """Return the address of a copy on the device."""
         memory = self._driver.mem_alloc(max(contents.nbytes, 1))
         self._owned.append(memory)
-        self._driver.memcpy_htod(memory, contents)
+        if contents.nbytes:
+            self._driver.memcpy_htod(memory, contents.reshape(-1).view(np.uint8))
         return int(memory)
 
     def _download(self, address: int, dtype: Any, *shape: int) -> Array:
         out = np.empty(shape, dtype)
-        self._driver.memcpy_dtoh(out, address)
+        self._driver.memcpy_dtoh(out.reshape(-1).view(np.uint8), address)
         return out
 
     def _prepare(self, kernel: str, letters: str) -> Any:

@@ -372,4 +372,4 @@ def test_stamps_go_to_the_row_of_the_step(runner: KernelRunner, kernel: str) -> 
     assert (begin > 0).all()
     assert (end >= begin).all()
     order = [2, 0, 1]  # steps 2, 3, 4 of a ring of 3
-    assert (np.diff(begin[order]) > 0).all()
+    assert (np.diff(begin[order]) >= 0).all()  # some GPUs' timers have long ticks

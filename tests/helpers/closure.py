@@ -8,7 +8,9 @@ It shares nothing with `order` but the rows.  A graph of moments is built and cl
 - an access lies in an interval (work of a stream) or at a moment (the host).  One access comes
   before another if it has ended when the other begins, on every possible run.
 
-A kernel that may overlap the one before it begins after that one *began*, and ends after it ended.
+A kernel with programmatic dependent launch is launched once the one before it was *launched* (which
+may trigger before a wait inside it), begins then or, with a wait inside, after all before it ended,
+and ends after all before it ended.
 Quadratic in the rows; meant for some hundreds.
 """
 
@@ -41,10 +43,10 @@ class Use:
 
 @dataclass
 class Tail:
-    """The end of a stream: when all is done, and the beginning of its last work if a kernel."""
+    """The end of a stream: when all is done, and the launch of its last work if a kernel."""
 
     end: int
-    kernel_begin: int | None = None
+    launched: int | None = None
 
 
 @dataclass
@@ -104,20 +106,22 @@ class Closure:
         if blocking and pageable_to_device:
             self.host[thread] = self.moment(self.host[thread], *self._reach(stream))
         tail = self.tails.get(stream)
-        overlapped = None
-        if op["flags"] & PDL and not op["flags"] & GRID_SYNC and kind == Kind.LAUNCH and tail:
-            overlapped = tail.kernel_begin
+        early = None
+        if op["flags"] & PDL and kind == Kind.LAUNCH and tail:
+            early = tail.launched
         others = [self._end(each) for each in self._implicit(stream)]
         after = [self.host[thread], *others]
-        after.append(self._end(stream) if overlapped is None else overlapped)
+        after.append(self._end(stream) if early is None else early)
         if kind == Kind.WAIT and kept:
             after.append(self.records.get(int(op["event"])))
-        begin = self.moment(*after)
+        begin = launched = self.moment(*after)
+        if early is not None and op["flags"] & GRID_SYNC:
+            begin = self.moment(launched, self._end(stream))
         end = self.moment(begin, self._end(stream))
         if kind == Kind.LAUNCH:
-            self.tails[stream] = Tail(end, begin)
+            self.tails[stream] = Tail(end, launched)
         elif kind == Kind.WAIT and not kept and tail:  # as if it were not there
-            self.tails[stream] = Tail(end, tail.kernel_begin)
+            self.tails[stream] = Tail(end, tail.launched)
         else:
             self.tails[stream] = Tail(end)
         if kind == Kind.RECORD:

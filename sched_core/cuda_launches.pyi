@@ -1,0 +1,3 @@
+ADVANCE: str
+
+class Launches: ...

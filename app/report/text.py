@@ -100,7 +100,7 @@ def _table(
     lines = [list(headers), *([visible(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
     others = sum(widths) - widths[wrapped] + 2 * (len(widths) - 1)
-    widths[wrapped] = min(widths[wrapped], max(20, WIDTH - others))
+    widths[wrapped] = min(widths[wrapped], max(16, WIDTH - others))
     for line in lines:
         line[wrapped] = "\n".join(
             textwrap.wrap(line[wrapped], widths[wrapped], break_long_words=False)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Run:
     interrupted: bool = False
     counts: tuple[int, int, int] = (0, 0, 0)
     stale: tuple[tuple[int, str, str, str], ...] = ()
+    wrong: tuple[tuple[int, str, str, str], ...] = ()
 
     @property
     def harmed(self) -> bool:
@@ -89,6 +91,7 @@ def run_plan(
         run.recording = describe_recording(backend, engine.recorder.dropped)
         run.counts = backend.counts
         run.stale = tuple(backend.stale_reads())
+        run.wrong = tuple(backend.wrong_writes())
         if device.compute and not run.failure:
             begin = len(workload.prompt)
             tokens = backend.read("tokens").view(np.int32)
@@ -150,7 +153,7 @@ def result_of(
         None if interrupted or failure or not device.compute else not any(map(differs, runs))
     )
     differed = None if bit_exact is None else not bit_exact
-    stale = [(site, buffer) for run in runs for _, _, site, buffer in run.stale]
+    seen = [(site, buffer) for run in runs for _, _, site, buffer in (*run.stale, *run.wrong)]
     tried = device.adversarial and not interrupted
     result = VariantResult(
         id=planned.variant.id,
@@ -175,7 +178,7 @@ def result_of(
         orders=tuple(dict.fromkeys(run.order for run in runs)),
         harmful_order=harmful[0].order if harmful else None,
         fault=next((run.fault for run in runs if run.fault), None),
-        hazards=hazards_of(analysis, stale, tried, differed),
+        hazards=hazards_of(analysis, seen, tried, differed),
     )
     return result, with_verdicts(site_rows(result.id, trace), analysis, other)
 
@@ -231,7 +234,7 @@ def describe_model(model: Model) -> dict[str, Any]:
     """Return the `model` object of the JSON report."""
     config = model.config
     return {
-        "id": model.id,
+        "id": Path(model.id).name,
         "parameters": config.n_parameters,
         "layers": config.n_layers,
         "experts": 0,

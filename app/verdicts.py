@@ -49,7 +49,7 @@ def hazards_of(
     ----------
     analysis : Analysis
     stale : iterable of (str, str)
-        Site and buffer of each stale read that the simulator saw.
+        Site and buffer of each stale read and wrong last write that the simulator saw.
     tried : bool
         Whether it tried every data order.
     differs : bool or None

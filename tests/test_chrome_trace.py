@@ -16,6 +16,7 @@ import pytest
 from helpers.traces import COPIES, LANES, TraceBuilder, small_plan, token_trace
 from syncscope.app.report import chrome_trace
 from syncscope.app.report.chrome_trace import read_trace, read_traces, write_trace, write_traces
+from syncscope.sched_core.backend import BOUNDED, LOWER_BOUND
 from syncscope.sched_core.errors import FileError
 from syncscope.sched_core.trace import Lane, Trace
 
@@ -421,3 +422,15 @@ def test_a_lane_of_any_device_is_drawn(path):
     write_trace(replace(full_trace(), lanes=lanes), path)
     assert read_trace(path).lanes == lanes
     assert len({e["pid"] for e in events(path, "X")}) == 3
+
+
+def test_times_that_are_only_bounded_say_so(tmp_path):
+    trace = token_trace(200)
+    trace.spans["flags"][trace.spans["role"] == 1] = BOUNDED
+    trace.spans["flags"][np.flatnonzero(trace.spans["role"] == 1)[0]] = LOWER_BOUND
+    write_trace(trace, tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text("utf-8"))["traceEvents"]
+    times = [each["args"].get("time") for each in events if each["ph"] == "X"]
+    assert times.count("lower bound") == 1
+    assert times.count("bounded") == (trace.spans["role"] == 1).sum() - 1
+    assert times.count(None) == (trace.spans["role"] == 0).sum()

@@ -158,7 +158,9 @@ def test_comparison_has_the_figures_of_each_variant():
         for line in render_text(bench(variant("v", "sagas", metrics=metrics))).splitlines()
         if line.startswith("v ")
     )
-    wanted = "v | 2 (1+1) | 671.9 | 690.2 | 1,488 [1,480, 1,495] | 812.2 | 301.5 | 25.0 % | yes | 0 | 0"
+    wanted = (
+        "v | 2 (1+1) | 671.9 | 690.2 | 1,488 [1,480, 1,495] | 812.2 | 301.5 | 25.0 % | yes | 0 | 0"
+    )
     assert " ".join(row.split()) == wanted.replace("| ", "")
 
 

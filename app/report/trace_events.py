@@ -11,6 +11,7 @@ import numpy.typing as npt
 import orjson
 
 from syncscope.app.report.site_table import site_kind
+from syncscope.sched_core.backend import BOUNDED, LOWER_BOUND
 from syncscope.sched_core.records import Kind
 from syncscope.sched_core.trace import Trace
 
@@ -121,7 +122,8 @@ class TraceEvents:
         spans = self.trace.spans
         sizes, size_of = np.unique(spans["nbytes"], return_inverse=True)
         place = spans["op"].astype(np.int64) * len(self.rows) + self.row_of_span
-        code = (2 * place + spans["role"]) * max(1, len(sizes)) + size_of
+        kind = (2 * place + spans["role"]) * 4 + (spans["flags"] & 3)
+        code = kind * max(1, len(sizes)) + size_of
         _, first, prefix_of = np.unique(code, return_index=True, return_inverse=True)
         prefixes = [
             self._prefix(spans[i], row)
@@ -152,6 +154,10 @@ class TraceEvents:
             args["nodes" if site.kind == Kind.GRAPH else "bytes"] = nbytes
         if site.stream and not role:  # an execution is on its stream's row
             args["stream"] = site.stream
+        if span["flags"] & BOUNDED:  # it ran somewhere in this time
+            args["time"] = "bounded"
+        if span["flags"] & LOWER_BOUND:  # it may have ended later
+            args["time"] = "lower bound"
         if site.origin != "baseline":
             args["origin"] = site.origin
         head = {

@@ -1,6 +1,6 @@
 /* advance_step: counts the steps of a run on the device.
  *
- * Launched once at the end of each step, one thread.  Kernels index their stamps by the counter,
+ * Launched once before the first kernel of each step, one thread.  Kernels index their stamps by the counter,
  * so that the replays of a captured graph, whose arguments never change, do not overwrite each
  * other.
  */

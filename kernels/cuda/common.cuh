@@ -43,7 +43,7 @@ enum { /* cuda_launch.FAULTS has the same codes and words */
 };
 
 typedef struct {
-    const long long *step; /* counted up by advance_step at the end of each step */
+    const long long *step; /* counted up by advance_step before the first kernel of each step */
     unsigned long long *times;
     long long capacity; /* steps that `times` holds */
 } stamp_record;

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.sched_core.program import NO_KERNEL, SCOPES, Program, Site
+from syncscope.sched_core.program import BLOCKING, NO_KERNEL, SCOPES, Program, Site
 from syncscope.sched_core.records import Event, Kind
 
 Rows = npt.NDArray[Any]
@@ -73,6 +73,18 @@ def wait_on_stream(program: Program, site: int, stream: int) -> Program:
     records = _turned(syncs, Kind.RECORD, event=event)
     records["stream"] = syncs["stream"]
     return _with_rows(program, _insert(rows, at, records))
+
+
+def wait_after_work(program: Program, site: int, stream: int) -> Program:
+    """Replace the blocking of a copy or memset by a wait of `stream` for it."""
+    rows = program.ops.copy()
+    at = np.flatnonzero(rows["site"] == site)
+    rows["flags"][at] &= ~np.uint8(BLOCKING)
+    event = int(program.event_base[-1])
+    waits = _turned(rows[at], Kind.WAIT, event=event, stream=stream, site=len(program.sites) + 1)
+    rows = _insert(rows, at + 1, waits)
+    added = (Site("", "", Kind.RECORD), Site("", "", Kind.WAIT))
+    return _with_rows(program, _record_behind(program, rows, site), *added)
 
 
 def wait_for_earlier(program: Program, site: int, behind: int) -> Program:

@@ -26,6 +26,7 @@ from syncscope.sched_core.ranges import HAZARDS
 from syncscope.sched_core.records import Finding, Kind, Missing, Plan
 from syncscope.sched_core.rewrite import (
     narrow_to_stream,
+    wait_after_work,
     wait_for_earlier,
     wait_on_stream,
 )
@@ -233,10 +234,16 @@ def _kept(analyser: Analyser, kept: tuple[int, ...], unit: int, blank: Finding) 
 def _is_reuse(analyser: Analyser, hazard: np.void) -> bool:
     """Whether a hazard is the host's next write of the source of a copy."""
     ops = analyser.program.ops
+    row, access = int(hazard["first_row"]), int(hazard["first_access"])
+    first = ops[row]
+    if first["kind"] == Kind.GRAPH:
+        access += int(first["access0"])
+        first = analyser.graph.member(row, int(hazard["first_access"]))
+        access -= int(first["access0"])
     return bool(
         HAZARDS[hazard["type"]] == "WAR"
-        and ops["kind"][hazard["first_row"]] == Kind.COPY
-        and hazard["first_access"] == 0
+        and first["kind"] == Kind.COPY
+        and access == 0
         and ops["kind"][hazard["second_row"]] == Kind.HOST
     )
 
@@ -245,7 +252,7 @@ def _weaker(analyser: Analyser, dropped: Collection[int], unit: int) -> str:
     """Return the first weaker primitive that is enough in the place of a kept site."""
     program = analyser.program
     row = program.ops[np.flatnonzero(program.ops["site"] == unit)[0]]
-    if row["kind"] != Kind.SYNC:
+    if row["kind"] == Kind.WAIT:
         return ""
     for text, changed in _weakened(program, unit, row):
         order = Order(changed, analyser.rules)
@@ -255,8 +262,13 @@ def _weaker(analyser: Analyser, dropped: Collection[int], unit: int) -> str:
 
 
 def _weakened(program: Program, unit: int, row: np.void) -> Iterator[tuple[str, Program]]:
-    """Programs with a host sync replaced by something weaker, weakest first."""
+    """Programs with a host sync or a blocking replaced by something weaker."""
     streams = program.streams
+    if row["kind"] != Kind.SYNC:
+        for i, stream in enumerate(streams):
+            if i != row["stream"]:
+                yield f"a wait of stream {stream.name} for it", wait_after_work(program, unit, i)
+        return
     scope = SCOPES[row["scope"]]
     if scope == "device":
         device = streams[row["stream"]].device

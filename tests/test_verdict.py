@@ -313,6 +313,47 @@ def test_a_sync_that_an_earlier_event_could_replace_is_demotable():
     assert finding.weaker == "an event recorded behind decode:back"
 
 
+def test_the_blocking_of_a_copy_that_only_a_stream_needs_is_demotable():
+    ops = (
+        Op(
+            "up",
+            Kind.COPY,
+            "one",
+            blocking=True,
+            accesses=(Access("h", False), Access("x", True)),
+        ),
+        Op("use", Kind.LAUNCH, "two", accesses=(Access("x", False), Access("y", True))),
+        Op("end", Kind.SYNC, "two"),
+        Op("read", Kind.HOST, accesses=(Access("h", False),)),
+    )
+    plan = Plan(
+        (Buffer("h", 8, "pinned"), Buffer("x", 8, "device", 0), Buffer("y", 8, "device", 0)),
+        (Stream("one", 0, "nonblocking"), Stream("two", 0, "nonblocking")),
+        (),
+        {"decode": ops},
+    )
+    finding = analyse(plan).finding("decode", "up")
+    assert finding.verdict == "demotable"
+    assert finding.weaker == "a wait of stream two for it"
+
+
+def test_the_source_of_a_captured_copy_is_required_for_reuse():
+    ops = (
+        Op("write", Kind.HOST, accesses=(Access("h", True),)),
+        Op("graph", Kind.GRAPH, "one", graph=0),
+        Op("up", Kind.COPY, "one", graph=0, accesses=(Access("h", False), Access("x", True))),
+        Op("use", Kind.LAUNCH, "one", graph=0, accesses=(Access("x", False),)),
+        Op("sync", Kind.SYNC, "one"),
+    )
+    plan = Plan(
+        (Buffer("h", 8, "pinned"), Buffer("x", 8, "device", 0)),
+        (Stream("one", 0, "nonblocking"),),
+        (),
+        {"decode": ops},
+    )
+    assert analyse(plan).finding("decode", "sync").verdict == "required-for-reuse"
+
+
 def test_a_missing_order_names_both_sides_and_a_fix_that_mends_it():
     plan = drop_sites(preset_plan("saaasg"), ["inputs.sync_after"])[0]
     analysis = analyse(plan)

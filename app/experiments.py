@@ -71,7 +71,10 @@ def _provoke(
         phases = {
             analysis.program.phases[node.step] for node in (finding.first, finding.second) if node
         }
-        if unit not in analysis.kept or not phases <= ran:
+        if unit not in analysis.kept:
+            continue
+        if not phases <= ran:
+            found.append(Provoked(finding.phase, finding.site, finding.verdict, None, None, None))
             continue
         changed = _without(planned, [each for each in analysis.kept if each != unit])
         runs = [

@@ -82,13 +82,13 @@ class Provoked:
     """What happened when one kept sync was dropped in every data order.
 
     `phase`, `site` name the sync, `seen` says whether a race was seen, `order` in which data order
-    first.
+    first.  None: not tried, since this run has no step of a phase that the race needs.
     """
 
     phase: str
     site: str
     verdict: str
-    seen: bool
+    seen: bool | None
     output_differs: bool | None
     order: str | None
 

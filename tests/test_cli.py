@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib import resources
 
 import jsonschema
@@ -442,16 +441,28 @@ def test_without_a_driver_the_reason_for_the_simulator_is_short(capsys, monkeypa
 # ---- interruption --------------------------------------------------------------------------------
 
 
+def test_what_a_run_cannot_provoke_is_said(capsys):
+    out = run(capsys, "--preset", "baseline", "--provoke")[1]  # one prompt micro-batch
+    assert out.count("not tried, the race needs a phase that this run does not have") >= 2
+    assert "not seen" not in out
+
+
 def test_ctrl_c_keeps_and_exports_what_was_recorded(tmp_path):
     files = ["--json", str(tmp_path / "bench.json"), "--timeline", str(tmp_path / "trace.json")]
-    command = [sys.executable, "-m", "syncscope", "--no-gui", "--model", "shape:135m"]
+    program = """
+import sys
+from syncscope.app import cli
+cli._progress = lambda enabled: (lambda *step: print("step", flush=True), lambda: None)
+raise SystemExit(cli.main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "--no-gui", "--model", "shape:135m"]
     with subprocess.Popen(
         [*command, "--tokens", "2000", "--prompt", "Alice", *files],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        time.sleep(4)
+        assert process.stdout is not None and process.stdout.readline() == "step\n"
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -178,6 +178,15 @@ def remarks(variant: VariantResult) -> list[tuple[str, str]]:
         found.append(("waits", f"{variant.waits_without_effect} waits without effect"))
     found += _hazards(variant)
     for each in variant.provoked:
+        if each.seen is None:
+            found.append(
+                (
+                    "provoked",
+                    f"without {each.phase}:{each.site} ({each.verdict}): not tried, the race needs "
+                    "a phase that this run does not have; use a smaller --ubatch",
+                )
+            )
+            continue
         seen = f"seen with {each.order}" if each.seen else "not seen"
         output = {True: "output differs", False: "output equal", None: "nothing computed"}
         dropped = f"without {each.phase}:{each.site} ({each.verdict}): stale read or wrong write"

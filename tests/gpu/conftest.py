@@ -18,6 +18,8 @@ from syncscope.kernels.cuda_launch import (
 )
 from syncscope.kernels.loader import load_modules
 from syncscope.kernels.signature import Instance
+from syncscope.sched_core.cuda_driver import list_gpus
+from syncscope.sched_core.errors import DeviceError
 
 Array = NDArray[Any]
 
@@ -138,13 +140,17 @@ class KernelRunner:
 
 @pytest.fixture(scope="session")
 def cuda_driver() -> ModuleType:
-    """PyCUDA's driver module, initialised; skips where there is no GPU or no PyCUDA."""
+    """PyCUDA's driver module, initialised; skips only where there is no GPU."""
+    try:
+        list_gpus()
+    except DeviceError as error:
+        pytest.skip(f"no CUDA device: {error}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PyCUDA imports is not ours to mend
             import pycuda.driver as driver
     except ImportError as error:
-        pytest.skip(f"no PyCUDA: {error}")
+        pytest.fail(f"a GPU is here, but no PyCUDA: {error}")
     try:
         driver.init()
     except driver.Error as error:

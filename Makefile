@@ -55,6 +55,8 @@ gui: install
 	@$(VENV)/bin/syncscope $(ARGS)
 
 test: lint
+	@bash packaging/bootstrap.sh window
+	@bash packaging/bootstrap.sh display
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
 lint: install

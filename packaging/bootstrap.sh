@@ -6,6 +6,7 @@
 #   packaging/bootstrap.sh build    Python >= 3.11 with venv and headers, and a C compiler;
 #                                   prints the Python to use (PYTHON=... chooses one)
 #   packaging/bootstrap.sh window   the shared libraries of a Qt window (Linux)
+#   packaging/bootstrap.sh display  a virtual display with a window manager, for tests (Linux)
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -128,7 +129,16 @@ window() {
     [ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}"
 }
 
+display() {
+    [ "$(uname -s)" = Linux ] || return 0
+    local pair missing=()
+    for pair in Xvfb=xvfb openbox=openbox; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    done
+    [ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}"
+}
+
 case "${1:-}" in
-build | window) "$1" ;;
-*) die "usage: packaging/bootstrap.sh build|window" ;;
+build | window | display) "$1" ;;
+*) die "usage: packaging/bootstrap.sh build|window|display" ;;
 esac

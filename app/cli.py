@@ -31,6 +31,7 @@ from syncscope.app.session import Progress, run_bench
 from syncscope.app.variants import Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import list_models, load_model
+from syncscope.kernels.sampling import GREEDY, Sampling
 from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.cuda_backend import RECORDS, WAITS
 from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError
@@ -144,6 +145,10 @@ def _bench_parser() -> argparse.ArgumentParser:
     what.add_argument("--tokens", type=int, default=64, help="tokens to generate")
     what.add_argument("--rounds", type=int, default=1, help="runs of each variant, back and forth")
     what.add_argument("--ubatch", type=int, default=512, help="prompt tokens per step")
+    what.add_argument("--temperature", type=float, help="draw tokens; 0 takes the greatest (0)")
+    what.add_argument("--top-k", type=int, help="draw from so many tokens; 0: all (0)")
+    what.add_argument("--top-p", type=float, help="draw from this share of the mass; 1: all (1)")
+    what.add_argument("--sample-seed", type=int, help="of the draws (0)")
     how = parser.add_argument_group("how")
     how.add_argument("--preset", type=_items, help="presets to run (default: baseline,all)")
     how.add_argument(
@@ -186,6 +191,26 @@ def _variants(options: argparse.Namespace) -> list[Variant]:
         if values.setdefault(name, value) != value:
             raise UsageError(f"--passes {text}: {name} is also given as {values[name]}; keep one")
     return [preset_variant(preset, passes, drop, options.allow_hazards) for preset in presets]
+
+
+def _sampling(options: argparse.Namespace) -> Sampling:
+    """Return how tokens are chosen; what only a draw takes needs a temperature."""
+    asked = {
+        name: value
+        for name, value in (
+            ("temperature", options.temperature),
+            ("top_k", options.top_k),
+            ("top_p", options.top_p),
+            ("seed", options.sample_seed),
+        )
+        if value is not None
+    }
+    if asked and "temperature" not in asked:
+        raise UsageError(
+            "--top-k, --top-p and --sample-seed are for draws, and without --temperature the "
+            "greatest logit is taken; give --temperature 1, say"
+        )
+    return replace(GREEDY, **asked)
 
 
 def _device(options: argparse.Namespace) -> tuple[Device, str]:
@@ -287,6 +312,7 @@ def bench(arguments: Sequence[str]) -> int:
         raise UsageError(f"--rounds {options.rounds}: must be in 1..1000")
     if options.seed < 0:
         raise UsageError(f"--seed {options.seed}: must be at least 0")
+    sampling = _sampling(options)
     device, why_device = _device(options)
     gates = parse_gates(options.fail_on)
     variants = _variants(options)
@@ -294,7 +320,7 @@ def bench(arguments: Sequence[str]) -> int:
     _check_outputs(outputs, options.model if os.path.isfile(options.model) else None)
     model = load_model(options.model, options.seed)
     prompt = tuple(model.tokenizer.encode(options.prompt))
-    workload = Workload(model, prompt, options.tokens, options.ubatch)
+    workload = Workload(model, prompt, options.tokens, options.ubatch, sampling)
     show, end = _progress(sys.stderr.isatty() and not options.quiet)
     try:
         result = run_bench(workload, device, variants, show, options.prompt, options.rounds)

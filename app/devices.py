@@ -16,8 +16,7 @@ import numpy as np
 from syncscope.app.workload import Workload
 from syncscope.kernels.cuda_launch import ADVANCE_SHAPE, ADVANCE_STEP, FAULTS, launch_shape
 from syncscope.kernels.loader import load_modules
-from syncscope.kernels.signature import Instance
-from syncscope.kernels.transformer import instances
+from syncscope.kernels.signature import Instance, parameter_type
 from syncscope.sched_core.costs import Profile, profile_rows
 from syncscope.sched_core.cuda_backend import CudaBackend, pycuda_problem
 from syncscope.sched_core.cuda_driver import GPU, LIBRARY, driver_version, list_gpus
@@ -139,13 +138,7 @@ class CudaDevice:
         DeviceError
             If the GPU, the driver, PyCUDA or the compiled kernels cannot be used.
         """
-        config = workload.model.config
-        wanted = {
-            each.name: each
-            for size in workload.batch_sizes.values()
-            for each in instances(config, size, workload.n_kv, workload.capacity)
-        }
-        table = device_table(wanted.values(), self.gpu.arch)
+        table = device_table(workload.instances(), self.gpu.arch)
         backend = CudaBackend(
             workload.kernels(), table, FAULTS, self.gpu.index, self.wait, self.record
         )
@@ -318,8 +311,8 @@ def device_table(wanted: Iterable[Instance], arch: str) -> dict[str, DeviceKerne
 
 
 def pack_parameters(instance: Instance) -> tuple[bytes, ...]:
-    """Return each parameter as C holds it: an int, of `eps` and `theta` a float."""
+    """Return each parameter as C holds it."""
+    formats = {"i32": "<i", "f32": "<f", "u64": "<Q"}
     return tuple(
-        struct.pack("<f", value) if name in ("eps", "theta") else struct.pack("<i", int(value))
-        for name, value in instance.values.items()
+        struct.pack(formats[parameter_type(name)], value) for name, value in instance.values.items()
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncscope.kernels.sampling import GREEDY, Sampling
 from syncscope.sched_core.records import Missing
 from syncscope.sched_core.trace import Trace
 
@@ -187,3 +188,4 @@ class BenchResult:
     prompt: str
     interrupted: bool = False
     failure: str = ""
+    sampling: Sampling = GREEDY

@@ -328,4 +328,5 @@ def run_bench(
         prompt=prompt,
         interrupted=interrupts.hit,
         failure=_failure(runs),
+        sampling=workload.sampling,
     )

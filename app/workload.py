@@ -1,4 +1,4 @@
-"""What is computed: a model, a prompt, how many tokens, in which micro-batches."""
+"""What is computed: a model, a prompt, how many tokens, in which micro-batches, how sampled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from syncscope.kernels.host import host_table
 from syncscope.kernels.registry import Model
-from syncscope.kernels.transformer import build_graph, instances
+from syncscope.kernels.sampling import GREEDY, Sampling
+from syncscope.kernels.signature import Instance
+from syncscope.kernels.transformer import ModelConfig, build_graph, instances
 from syncscope.sched_core.backend import KernelTable
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.planner import plan_baseline
@@ -22,7 +24,7 @@ KV_GRANULE = 256
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is computed: the model, the prompt, how many tokens, in which micro-batches.
+    """What is computed: the model, the prompt, how many tokens, in which micro-batches, how sampled.
 
     Parameters
     ----------
@@ -33,12 +35,14 @@ class Workload:
         Tokens to generate.
     ubatch : int
         Prompt tokens per step.
+    sampling : Sampling
     """
 
     model: Model
     prompt: tuple[int, ...]
     n_tokens: int
     ubatch: int
+    sampling: Sampling = GREEDY
 
     def __post_init__(self) -> None:
         context = self.model.config.context
@@ -86,21 +90,23 @@ class Workload:
         runs = (("prompt", batches - 1), ("prompt_last", 1), ("decode", self.n_tokens - 1))
         return tuple(run for run in runs if run[1])
 
+    def _shape(self, size: int) -> tuple[ModelConfig, int, int, int, Sampling]:
+        """What the graph of a step of `size` tokens is made from."""
+        return self.model.config, size, self.n_kv, self.capacity, self.sampling
+
     def plan(self) -> Plan:
         """Return the baseline plan, without a captured graph."""
         shapes = self.batch_sizes.items()
-        config = self.model.config
-        return plan_baseline(
-            {name: build_graph(config, size, self.n_kv, self.capacity) for name, size in shapes}
-        )
+        return plan_baseline({name: build_graph(*self._shape(size)) for name, size in shapes})
+
+    def instances(self) -> tuple[Instance, ...]:
+        """Return the kernel instances that the plan names; phases share some."""
+        sizes = dict.fromkeys(self.batch_sizes.values())
+        return tuple(each for size in sizes for each in instances(*self._shape(size)))
 
     def kernels(self) -> KernelTable:
         """Return the host kernels that the plan names."""
-        sizes = set(self.batch_sizes.values())
-        config = self.model.config
-        return host_table(
-            each for size in sizes for each in instances(config, size, self.n_kv, self.capacity)
-        )
+        return host_table(self.instances())
 
     def contents(self) -> dict[str, npt.NDArray[Any]]:
         """Return what buffers hold before the first step: weights, and the prompt."""

@@ -1,8 +1,8 @@
 """How the device kernels of ``kernels/cuda`` are launched: source file, grid, block, shared memory.
 
 A kernel takes the arguments of its signature as pointers, then the signature's parameters by value
-(letters and ``pairing`` as ``int``, ``eps`` and ``theta`` as ``float``), then the address of a
-fault record, that of a stamp record or 0, the launch's slot in both, and the number of slots.
+(of the type that `signature.parameter_type` says), then the address of a fault record, that of a
+stamp record or 0, the launch's slot in both, and the number of slots.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ ATTENTION_PARTIAL = 1024
 ARGMAX_THREADS = 1024
 """Threads of the one block of argmax."""
 
+SAMPLE_THREADS = 1024
+"""Threads of the one block of sample."""
+
 MAX_BLOCKS = 384
 """Blocks of a matrix kernel: what fits a large GPU at once.  More would norm the tokens more often,
 fewer leave multiprocessors idle; each loops over its share of the rows."""
@@ -43,6 +46,7 @@ SOURCE_OF: Mapping[str, str] = {
        for name in ("qkv", "project", "gate_up", "logits") for dtype in ("f16", "f32")},
     "attention": "attention.cu",
     "argmax": "argmax.cu",
+    "sample": "sample.cu",
     ADVANCE_STEP: "advance_step.cu",
 }  # fmt: skip
 """The file under ``kernels/cuda`` of each device kernel."""
@@ -112,6 +116,10 @@ def _argmax(v: Mapping[str, int]) -> LaunchShape:
     return LaunchShape((1, 1, 1), (ARGMAX_THREADS, 1, 1), 0)
 
 
+def _sample(v: Mapping[str, int]) -> LaunchShape:
+    return LaunchShape((1, 1, 1), (SAMPLE_THREADS, 1, 1), 0)
+
+
 _SHAPES: Mapping[str, Callable[[Mapping[str, int]], LaunchShape]] = {
     "qkv.cu": _qkv,
     "project.cu": _project,
@@ -119,6 +127,7 @@ _SHAPES: Mapping[str, Callable[[Mapping[str, int]], LaunchShape]] = {
     "logits.cu": _logits,
     "attention.cu": _attention,
     "argmax.cu": _argmax,
+    "sample.cu": _sample,
 }
 
 

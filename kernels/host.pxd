@@ -1,5 +1,18 @@
-"""Arithmetic that the host kernels share (host_math.h)."""
-from libc.stdint cimport int32_t, int64_t, uint16_t
+"""Arithmetic that the host kernels share (host_math.h), also with the device's (shared_math.h)."""
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from "shared_math.h" nogil:
+    enum:
+        N_DIGITS
+        N_LEVELS
+    uint64_t high_product(uint64_t a, uint64_t b)
+    uint32_t order_key(float value)
+    float float_of_key(uint32_t key)
+    int digit_shift(int level)
+    uint64_t token_weight(float logit, float top, float temperature)
+    uint64_t share_of(uint64_t total, float share)
+    int64_t ties_for(uint64_t mass, uint64_t weight)
+    uint64_t random_bits(uint64_t seed, uint64_t position)
 
 cdef extern from "host_math.h" nogil:
     enum:

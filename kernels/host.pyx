@@ -6,7 +6,7 @@ nothing, and gives the same bits for any micro-batch size and on any machine.  E
 from memory is checked first: stale data ends in a fault with the value, not in a crash.
 """
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t, uint16_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
 
 from syncscope.sched_core.backend cimport (
     STATUS_KERNEL_FAULT, STATUS_OK, KernelTable, fault_t, kernel_t,
@@ -351,6 +351,99 @@ cdef int argmax(void **args, const double *params, fault_t *fault) noexcept nogi
     return STATUS_OK
 
 
+cdef struct scale_t:                       # what turns a logit into its weight
+    float top
+    float temperature
+
+
+cdef inline uint64_t mass_of(float value, scale_t scale) noexcept nogil:
+    return token_weight(value, scale.top, scale.temperature)
+
+
+cdef uint32_t find_key(
+    const float *logits, int64_t V, scale_t scale, bint by_mass, uint64_t wanted, uint64_t *above
+) noexcept nogil:
+    """Greatest key such that it and greater ones hold `wanted`: logits, or mass of their weights.
+
+    `above` gets what greater keys hold.
+    """
+    cdef uint64_t held[N_DIGITS]
+    cdef uint32_t key, known = 0, prefix = 0
+    cdef int level, shift, digit
+    cdef int64_t i
+    above[0] = 0
+    for level in range(N_LEVELS):
+        shift = digit_shift(level)
+        for digit in range(N_DIGITS):
+            held[digit] = 0
+        for i in range(V):
+            key = order_key(logits[i])
+            if key & known == prefix:
+                held[(key >> shift) & (N_DIGITS - 1)] += mass_of(logits[i], scale) if by_mass else 1
+        digit = N_DIGITS - 1
+        while digit > 0 and above[0] + held[digit] < wanted:
+            above[0] += held[digit]
+            digit -= 1
+        prefix |= <uint32_t>digit << shift
+        known |= <uint32_t>(N_DIGITS - 1) << shift
+    return prefix
+
+
+cdef int sample(void **args, const double *params, fault_t *fault) noexcept nogil:
+    """Draw a token; what is kept are all logits above `last`, and the first `n_ties` equal to it.
+
+    Draws by the weights of shared_math.h, of the `top_k` greatest logits, of these the fewest
+    greatest whose mass is at least `top_p` of theirs; of equal logits those that come first.  NaN
+    is never drawn; if there is nothing else, the token is 0.
+    """
+    cdef const float *logits = <const float *>args[0]
+    cdef const int32_t *pos = <const int32_t *>args[1]
+    cdef int32_t *token = <int32_t *>args[2]
+    cdef int64_t T = <int64_t>params[0], V = <int64_t>params[1], top_k = <int64_t>params[3]
+    cdef float top_p = <float>params[4]
+    cdef uint64_t seed = <uint64_t>params[5], above, total, tie, left, mass
+    cdef scale_t scale
+    cdef uint32_t key, last = 0
+    cdef int64_t n_ties = V, i
+    token[0] = 0
+    key = 0
+    for i in range(V):
+        key = max(key, order_key(logits[i]))
+    if key == 0:
+        return STATUS_OK
+    scale.top = float_of_key(key)
+    scale.temperature = <float>params[2]
+    if 0 < top_k < V:
+        last = find_key(logits, V, scale, False, top_k, &above)
+        n_ties = top_k - <int64_t>above
+    tie = mass_of(float_of_key(last), scale)
+    total = n_ties * tie
+    for i in range(V):
+        if order_key(logits[i]) > last:
+            total += mass_of(logits[i], scale)
+    if top_p < 1:
+        mass = share_of(total, top_p)
+        last = find_key(logits, V, scale, True, mass, &above)
+        tie = mass_of(float_of_key(last), scale)
+        n_ties = ties_for(mass - above, tie)
+        total = above + n_ties * tie
+    left = high_product(random_bits(seed, <uint64_t>(pos[T - 1]) + 1), total)
+    for i in range(V):
+        key = order_key(logits[i])
+        if key < last:
+            continue
+        if key == last:
+            if n_ties <= 0:
+                continue
+            n_ties -= 1
+        mass = mass_of(logits[i], scale)
+        if left < mass:
+            token[0] = <int32_t>i
+            break
+        left -= mass
+    return STATUS_OK
+
+
 cdef int accept_token(void **args, const double *params, fault_t *fault) noexcept nogil:
     cdef const int32_t *token = <const int32_t *>args[0]
     cdef const int64_t *cursor = <const int64_t *>args[1]
@@ -423,6 +516,7 @@ FUNCTIONS = {
     "logits_f16": <uintptr_t>logits_f16,
     "logits_f32": <uintptr_t>logits_f32,
     "argmax": <uintptr_t>argmax,
+    "sample": <uintptr_t>sample,
     "accept_token": <uintptr_t>accept_token,
 }
 """Address of each kernel's host twin, a `kernel_t`."""

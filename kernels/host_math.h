@@ -7,18 +7,10 @@
 #ifndef SYNCSCOPE_HOST_MATH_H
 #define SYNCSCOPE_HOST_MATH_H
 
-#include <stdint.h>
-#include <string.h>
+#include "shared_math.h"
 
 #define N_LANES 32
 #define MAX_ROW 8192 /* longest weight row; signature.LIMITS keeps to it */
-
-static inline float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* Exact; a subnormal half becomes normal by subtracting its implied bit. */
 static inline float half_to_float(uint16_t half)
@@ -33,26 +25,6 @@ static inline float half_to_float(uint16_t half)
         bits |= 0xffu << 23;
     }
     return float_of_bits(bits | sign);
-}
-
-/* exp within 2 units in the last place; held to [-87, 88]; NaN stays NaN.  No branch: vectorises. */
-static inline float exp_f32(float x)
-{
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
-    const float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: rounds to whole */
-    const float whole = shifted - 12582912.0f;
-    const float r = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    uint32_t power;
-    memcpy(&power, &shifted, sizeof power);
-    return p * float_of_bits((power - 0x4b400000u + 127u) << 23);
 }
 
 static inline float silu_f32(float x)

@@ -24,6 +24,9 @@ from syncscope.sched_core.errors import DeviceError
 SOURCES = Path(__file__).parent / "cuda"
 """Where the sources of the device kernels are."""
 
+HEADERS = ("common.cuh", "../shared_math.h")
+"""What the sources include."""
+
 FLAGS = ("-O3", "--fmad=false", "-std=c++17")
 """What every kernel is compiled with."""
 
@@ -110,7 +113,7 @@ class _Build:
     def cubin(self, file: str) -> bytes:
         """Return the cubin of a source file, from the cache if it is there."""
         digest = hashlib.sha256("\0".join(self.flags).encode())
-        for name in ("common.cuh", file):
+        for name in (*HEADERS, file):
             digest.update((SOURCES / name).read_bytes())
         stem = f"{Path(file).stem}-{self.arch}-{digest.hexdigest()[:24]}"
         for path in sorted(self.folder.glob(f"{stem}-{self.version}.cubin")):

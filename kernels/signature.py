@@ -30,10 +30,24 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "V": (1, 1 << 24),
     "N": (1, 1 << 24),
     "pairing": (0, 1),
+    "top_k": (0, 1 << 24),
+    "seed": (0, (1 << 53) - 1),
 }
-"""Least and greatest value of each letter; the host twins' scratch on the stack depends on them."""
+"""Least and greatest value of each letter; the host twins' scratch on the stack depends on them.
+Parameters are kept as float64, which holds a seed of 53 bits."""
 
-_FLOATS: Mapping[str, tuple[float, float]] = {"eps": (0.0, 1.0), "theta": (1.0, 1e12)}
+FLOAT_LIMITS: Mapping[str, tuple[float, float]] = {
+    "eps": (0.0, 1.0),
+    "theta": (1.0, 1e12),
+    "temperature": (1e-4, 1e4),
+    "top_p": (1e-6, 1.0),
+}
+"""Least and greatest value of each parameter that is no whole number."""
+
+
+def parameter_type(name: str) -> str:
+    """Return the type in which device functions take a parameter: ``i32``, ``f32`` or ``u64``."""
+    return "f32" if name in FLOAT_LIMITS else "u64" if name == "seed" else "i32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +169,8 @@ def _product(term: str, values: Mapping[str, float]) -> int:
 
 def _check(kernel: str, name: str, value: float) -> float:
     """Return a parameter's value as it is stored; UsageError if it is out of its limits."""
-    if name in _FLOATS:
-        least, greatest = _FLOATS[name]
+    if name in FLOAT_LIMITS:
+        least, greatest = FLOAT_LIMITS[name]
         if not least <= value <= greatest:
             raise UsageError(f"kernel {kernel}: {name}={value!r} outside {least}..{greatest}")
         return float(value)
@@ -242,6 +256,10 @@ KERNELS: Mapping[str, Kernel] = {
             "mask r f16[T,C]", "out w f32[T,H*S]",
         ),
         _kernel("argmax", "V", "0", "logits r f32[V]", "token w i32[1]"),
+        _kernel(
+            "sample", "T V temperature top_k top_p seed", "0",
+            "logits r f32[V]", "pos r i32[T] moves [1]", "token w i32[1]",
+        ),
         _kernel(
             "accept_token", "V N", "0",
             "token r i32[1]", "cursor r i64[1]", "tokens w i32[N] moves [1]",

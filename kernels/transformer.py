@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncscope.kernels.sampling import GREEDY, Sampling
 from syncscope.kernels.signature import KERNELS, Instance
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.graph import HOST, Graph, Node, Tensor, Use
@@ -135,7 +136,7 @@ def _tensor(name: str, nbytes: int) -> Tensor:
 
 
 def _build(
-    config: ModelConfig, n_tokens: int, n_kv: int, capacity: int
+    config: ModelConfig, n_tokens: int, n_kv: int, capacity: int, sampling: Sampling
 ) -> tuple[Graph, dict[str, Instance]]:
     """Return the graph and the instances by name."""
     if config.n_layers < 1:
@@ -192,7 +193,7 @@ def _build(
     nodes.append(b.node("logits", logits, DEVICE, names))
 
     samplers = (
-        b.node("sample", KERNELS["argmax"].instance(**V), HOST, "logits token"),
+        _sample(b, config.V, n_tokens, sampling),
         b.node(
             "sample.accept",
             KERNELS["accept_token"].instance(**V, **N),
@@ -204,7 +205,24 @@ def _build(
     return graph, b.instances
 
 
-def build_graph(config: ModelConfig, n_tokens: int, n_kv: int, capacity: int) -> Graph:
+def _sample(b: _Builder, V: int, n_tokens: int, sampling: Sampling) -> Node:
+    """Return the node that chooses the token; the position in `pos` numbers its random draw."""
+    if sampling.greedy:
+        return b.node("sample", KERNELS["argmax"].instance(V=V), HOST, "logits token")
+    instance = KERNELS["sample"].instance(
+        T=n_tokens,
+        V=V,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+    )
+    return b.node("sample", instance, HOST, "logits pos token")
+
+
+def build_graph(
+    config: ModelConfig, n_tokens: int, n_kv: int, capacity: int, sampling: Sampling = GREEDY
+) -> Graph:
     """Return the graph of one step.
 
     Parameters
@@ -216,15 +234,18 @@ def build_graph(config: ModelConfig, n_tokens: int, n_kv: int, capacity: int) ->
         Rows of the KV cache, and of the logits tap: the longest sequence of the run.
     capacity : int
         Length of the token list, prompt and generated tokens.
+    sampling : Sampling
 
     Raises
     ------
     UsageError
         If the shape is beyond what the kernels take.
     """
-    return _build(config, n_tokens, n_kv, capacity)[0]
+    return _build(config, n_tokens, n_kv, capacity, sampling)[0]
 
 
-def instances(config: ModelConfig, n_tokens: int, n_kv: int, capacity: int) -> tuple[Instance, ...]:
+def instances(
+    config: ModelConfig, n_tokens: int, n_kv: int, capacity: int, sampling: Sampling = GREEDY
+) -> tuple[Instance, ...]:
     """Return the kernel instances that `build_graph` of the same arguments names."""
-    return tuple(_build(config, n_tokens, n_kv, capacity)[1].values())
+    return tuple(_build(config, n_tokens, n_kv, capacity, sampling)[1].values())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from syncscope.app.results import BenchResult, SiteRow, VariantResult
+from syncscope.kernels.sampling import Sampling
 
 COMPARISON = (
     "variant",
@@ -126,6 +127,18 @@ def describe_model(model: Mapping[str, Any]) -> str:
     if model.get("experts"):
         parts.append(f"{model['experts']} experts")
     return ", ".join(parts)
+
+
+def describe_sampling(sampling: Sampling) -> str:
+    """Return how tokens were chosen, in one line."""
+    if sampling.greedy:
+        return "greedy"
+    parts = [f"temperature {sampling.temperature:g}"]
+    if sampling.top_k:
+        parts.append(f"top-k {sampling.top_k}")
+    if sampling.top_p < 1:
+        parts.append(f"top-p {sampling.top_p:g}")
+    return ", ".join((*parts, f"seed {sampling.seed}"))
 
 
 def describe_recording(result: BenchResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from syncscope.app.results import BenchResult, Hazard, SiteRow, VariantResult
@@ -40,6 +41,7 @@ def bench_object(result: BenchResult) -> dict[str, Any]:
         "schema": SCHEMA,
         "device": _pick(result.device, DEVICE),
         "model": _pick(result.model, MODEL),
+        "sampling": asdict(result.sampling),
         "rules": result.rules,
         "recording": _pick(result.recording, RECORDING),
         "variants": [_variant(each) for each in result.variants],

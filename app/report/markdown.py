@@ -12,6 +12,7 @@ from syncscope.app.report.figures import (
     comparison_rows,
     describe_model,
     describe_recording,
+    describe_sampling,
     figures_are,
     remarks,
     same_text_as,
@@ -36,6 +37,8 @@ def _lines(result: BenchResult) -> Iterator[str]:
     yield ""
     yield f"- figures: **{_escape(source)}**, {result.rules} rules"
     yield f"- model: {_escape(describe_model(result.model))}"
+    if not result.sampling.greedy:
+        yield f"- sampling: {_escape(describe_sampling(result.sampling))}"
     yield f"- recording: {_escape(describe_recording(result))}"
     if result.interrupted:
         yield "- **interrupted**: the figures are of what ran until then"

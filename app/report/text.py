@@ -14,6 +14,7 @@ from syncscope.app.report.figures import (
     describe_device,
     describe_model,
     describe_recording,
+    describe_sampling,
     figures_are,
     remarks,
     same_text_as,
@@ -63,6 +64,8 @@ def _head(result: BenchResult, source: str) -> Iterator[str]:
     yield f"Syncscope {version}".rstrip() + f", {source}, {result.rules} rules"
     yield from _labelled("device", describe_device(result.device))
     yield from _labelled("model", describe_model(result.model))
+    if not result.sampling.greedy:
+        yield from _labelled("sampling", describe_sampling(result.sampling))
     yield from _labelled("prompt", result.prompt)
 
 

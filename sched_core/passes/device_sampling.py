@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from syncscope.sched_core.passes.base import Pass, Refused, edit_phases
+from syncscope.sched_core.passes.base import Pass, Refused, edit_phases, is_input_copy
 from syncscope.sched_core.planner import device_copy
 from syncscope.sched_core.records import Access, Buffer, Kind, Op, Plan
 
 
 def _sample_on_device(ops: tuple[Op, ...], token: Buffer, logits: Mapping[str, str]) -> list[Op]:
-    """Move `sample` in front of the copy, onto the stream and into the graph of the logits."""
+    """Move `sample` in front of the copy, onto the stream and into the graph of the logits.
+
+    It reads the logits, and the inputs that the step copies to the device, where they are there.
+    """
     sample = next((op for op in ops if op.site == "sample" and op.kind == Kind.HOST), None)
     copy = next((op for op in ops if op.site == "logits.copy"), None)
     if sample is None or copy is None:
         return list(ops)
     producer = next(op for op in reversed(ops) if op.kind == Kind.LAUNCH)
     me = DEVICE_SAMPLING.id
+    inputs = {op.accesses[0].buffer: op.accesses[1].buffer for op in ops if is_input_copy(op)}
+    there = {**inputs, **logits}
+    if any(each.buffer not in there for each in sample.accesses if not each.write):
+        raise Refused("the sampling kernel reads what is not on the device")
     moved = replace(
         sample,
         kind=Kind.LAUNCH,
         stream=copy.stream,
         accesses=tuple(
-            replace(each, buffer=token.name if each.write else logits[each.buffer])
+            replace(each, buffer=token.name if each.write else there[each.buffer])
             for each in sample.accesses
         ),
         graph=producer.graph,

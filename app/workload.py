@@ -1,4 +1,4 @@
-"""What is computed: a model, a prompt, how many tokens, in which micro-batches, how sampled."""
+"""What is computed: model, prompt, how many tokens, in which micro-batches, how sampled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KV_GRANULE = 256
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is computed: the model, the prompt, how many tokens, in which micro-batches, how sampled.
+    """What is computed: model, prompt, how many tokens, in which micro-batches, how sampled.
 
     Parameters
     ----------

@@ -103,6 +103,28 @@ def test_timeline_of_both_variants_reads_back_and_exports_the_same_bytes(tmp_pat
     assert again.read_bytes() == path.read_bytes()
 
 
+def test_draws_are_seeded_shown_and_recorded(tmp_path, capsys):
+    def texts(*arguments):
+        file = tmp_path / "bench.json"
+        code, out, _ = run(capsys, "--json", str(file), *arguments)
+        assert code == 0
+        data = bench(tmp_path)
+        assert all(each["bit_exact"] for each in data["variants"])
+        (text,) = {each["text"] for each in data["variants"]}
+        return text, data["sampling"], out
+
+    warm = ("--temperature", "0.9", "--top-k", "50", "--top-p", "0.9", "--sample-seed")
+    text, sampling, out = texts(*warm, "5")
+    assert sampling == {"temperature": 0.9, "top_k": 50, "top_p": 0.9, "seed": 5}
+    assert "sampling   temperature 0.9, top-k 50, top-p 0.9, seed 5\n" in out
+    assert texts(*warm, "5")[0] == text
+    assert texts(*warm, "6")[0] != text
+    greedy, sampling, out = texts()
+    assert sampling["temperature"] == 0
+    assert "\nsampling" not in out
+    assert texts("--temperature", "0", "--top-k", "3")[0] == greedy != text
+
+
 def test_quiet_prints_the_comparison_and_verbose_more(capsys):
     normal = run(capsys)[1]
     quiet, verbose = run(capsys, "-q")[1], run(capsys, "-v")[1]
@@ -252,6 +274,14 @@ def test_a_slower_variant_fails_its_gate(capsys):
         (["--preset", "all,all"], "twice"),
         (["--jsn", "x"], "--jsn"),
         (["--seed", "-1"], "--seed"),
+        (["--temperature", "-1"], "temperature -1.0: must be in 0.0001..10000.0, or 0"),
+        (["--temperature", "nan"], "temperature nan"),
+        (["--temperature", "warm"], "warm"),
+        (["--temperature", "1", "--top-k", "-1"], "0 keeps all"),
+        (["--temperature", "1", "--top-p", "0"], "1 keeps all"),
+        (["--temperature", "1", "--sample-seed", str(1 << 53)], str((1 << 53) - 1)),
+        (["--top-k", "40"], "--temperature 1"),
+        (["--sample-seed", "3"], "--temperature 1"),
     ],
 )
 def test_a_wrong_request_is_one_line_that_names_what_is_valid(capsys, arguments, names):

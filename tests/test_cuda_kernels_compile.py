@@ -7,13 +7,19 @@ import pytest
 
 from syncscope.kernels import cuda_launch, loader
 from syncscope.kernels.cuda_launch import FAULTS, SOURCE_OF, launch_shape
-from syncscope.kernels.loader import SOURCES, find_nvcc, load_modules
-from syncscope.kernels.signature import KERNELS, LIMITS, Instance
+from syncscope.kernels.loader import HEADERS, SOURCES, find_nvcc, load_modules
+from syncscope.kernels.signature import KERNELS, LIMITS, Instance, parameter_type
 from syncscope.sched_core.errors import DeviceError, UsageError
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
 STRICT = ("-Werror", "all-warnings")
-C_TYPES = {"f16": "__half", "f32": "float", "i32": "int", "i64": "long long"}
+C_TYPES = {
+    "f16": "__half",
+    "f32": "float",
+    "i32": "int",
+    "i64": "long long",
+    "u64": "unsigned long long",
+}
 TRAILING = ["fault_record *fault", "stamp_record *stamp", "int slot", "int n_slots"]
 ON_DEVICE = [name for name in SOURCE_OF if name != cuda_launch.ADVANCE_STEP]
 
@@ -37,7 +43,9 @@ def kernels_in(name: str) -> dict[str, list[str]]:
 def instance(kernel: str, **values: float) -> Instance:
     """Return an instance whose other parameters are of the shape 15m, one token."""
     known = {"T": 1, "D": 288, "H": 6, "G": 6, "S": 48, "F": 768, "V": 32000, "C": 2048, "K": 768}
-    known |= {"eps": 1e-5, "theta": 1e4, "pairing": 0, **values}  # type: ignore[dict-item]
+    known |= {"eps": 1e-5, "theta": 1e4, "pairing": 0}  # type: ignore[dict-item]
+    known |= {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 7}  # type: ignore[dict-item]
+    known |= values  # type: ignore[arg-type]
     return KERNELS[kernel].instance(**{name: known[name] for name in KERNELS[kernel].parameters})
 
 
@@ -51,9 +59,7 @@ def test_parameters_are_those_of_the_signature(kernel: str) -> None:
         f"{'' if argument.write else 'const '}{C_TYPES[argument.dtype]} *{argument.name}"
         for argument in signature.arguments
     ]
-    wanted += [
-        f"{'float' if name in ('eps', 'theta') else 'int'} {name}" for name in signature.parameters
-    ]
+    wanted += [f"{C_TYPES[parameter_type(name)]} {name}" for name in signature.parameters]
     assert kernels_in(SOURCE_OF[kernel])[kernel] == wanted + TRAILING
 
 
@@ -80,6 +86,13 @@ def test_sizes_are_those_of_the_header() -> None:
     assert int(own["PARTIAL"]) == cuda_launch.ATTENTION_PARTIAL
     own = dict(re.findall(r"#define (\w+) (\d+)\b", source("argmax.cu")))
     assert int(own["N_READERS"]) == cuda_launch.ARGMAX_THREADS
+    own = dict(re.findall(r"#define (\w+) (\d+)\b", source("sample.cu")))
+    assert int(own["N_READERS"]) == cuda_launch.SAMPLE_THREADS
+
+
+def test_every_header_that_is_included_counts_for_the_cache() -> None:
+    texts = [path.read_text("utf-8") for path in SOURCES.glob("*.cu*")]
+    assert {name for text in texts for name in re.findall(r'#include "(.+)"', text)} == set(HEADERS)
 
 
 # ------------------------------------------------------------------------------ launches

@@ -272,6 +272,17 @@ def test_a_pass_can_refuse_for_its_own_reason():
     assert result.plan.passes == ("cuda-graph",)
 
 
+def test_device_sampling_refuses_a_kernel_that_reads_what_only_the_host_has():
+    sample = BASELINE.op("decode", "sample")
+    curious = replace(sample, accesses=(Access("tokens", False), *sample.accesses))
+    ops = (curious if op is sample else op for op in BASELINE.phases["decode"])
+    plan = replace(BASELINE, phases={"decode": tuple(ops)})
+    result = applied("device-sampling", plan=plan)
+    assert result.refused == {
+        "device-sampling": "the sampling kernel reads tokens, which is not on the device"
+    }
+
+
 @pytest.mark.parametrize("value", ["1", "5", "-2", "two", "", "2.0", "02", "9" * 5000, "²"])
 def test_a_value_out_of_range_is_a_usage_error(value):
     with pytest.raises(UsageError, match=r"input-slot-ring: depth .* outside 2\.\.4"):

@@ -20,6 +20,7 @@ from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.site_table import site_rows
 from syncscope.app.report.text import WIDTH, render_text
 from syncscope.app.results import BenchResult, Metrics, VariantResult
+from syncscope.kernels.sampling import Sampling
 
 SHA = "0123456789abcdef" * 4
 BASELINE = "ssassassassassassasgasssss"
@@ -129,6 +130,17 @@ def test_a_measured_run_is_never_called_simulated():
     report = render_text(bench(device=MEASURED))
     assert "simulated" not in report
     assert "virtual" not in report
+
+
+@pytest.mark.parametrize("render", [render_text, render_markdown])
+def test_draws_are_told_in_one_line_and_greed_in_none(render):
+    drawn = render(bench(sampling=Sampling(0.8, 40, 0.95, 7)))
+    (line,) = [each for each in drawn.splitlines() if "sampling" in each]
+    assert line.endswith("temperature 0.8, top-k 40, top-p 0.95, seed 7")
+    plain = render(bench(sampling=Sampling(1.0)))
+    (line,) = [each for each in plain.splitlines() if "sampling" in each]
+    assert line.endswith("temperature 1, seed 0")
+    assert "sampling" not in render(bench())
 
 
 def test_text_shows_patterns_of_every_phase():
@@ -281,6 +293,7 @@ def test_json_has_exactly_the_keys_of_version_1():
         "schema",
         "device",
         "model",
+        "sampling",
         "rules",
         "recording",
         "variants",
@@ -310,6 +323,25 @@ def test_json_has_exactly_the_keys_of_version_1():
 def test_json_conforms_to_its_schema(result):
     jsonschema.Draft202012Validator.check_schema(schema())
     jsonschema.validate(json.loads(render_json(result)), schema())
+
+
+def test_json_says_how_tokens_were_chosen():
+    drawn = Sampling(0.8, 40, 0.95, (1 << 53) - 1)
+    data = json.loads(render_json(bench(sampling=drawn)))
+    wanted = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 9007199254740991}
+    assert data["sampling"] == wanted
+    jsonschema.validate(data, schema())
+    greedy = json.loads(render_json(bench()))["sampling"]
+    assert greedy == {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+    for wrong in ({"temperature": -1}, {"top_p": 0}, {"seed": 1 << 53}, {"other": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(dict(data, sampling=wanted | wrong), schema())
+
+
+def test_json_from_before_sampling_is_still_valid():
+    data = json.loads(render_json(bench()))
+    del data["sampling"]
+    jsonschema.validate(data, schema())
 
 
 @pytest.mark.parametrize("key", ["schema", "device", "variants", "sites", "environment"])

@@ -23,8 +23,9 @@ def _sample_on_device(ops: tuple[Op, ...], token: Buffer, logits: Mapping[str, s
     me = DEVICE_SAMPLING.id
     inputs = {op.accesses[0].buffer: op.accesses[1].buffer for op in ops if is_input_copy(op)}
     there = {**inputs, **logits}
-    if any(each.buffer not in there for each in sample.accesses if not each.write):
-        raise Refused("the sampling kernel reads what is not on the device")
+    for each in sample.accesses:
+        if not each.write and each.buffer not in there:
+            raise Refused(f"the sampling kernel reads {each.buffer}, which is not on the device")
     moved = replace(
         sample,
         kind=Kind.LAUNCH,

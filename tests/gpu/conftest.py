@@ -17,7 +17,7 @@ from syncscope.kernels.cuda_launch import (
     launch_shape,
 )
 from syncscope.kernels.loader import load_modules
-from syncscope.kernels.signature import Instance
+from syncscope.kernels.signature import Instance, parameter_type
 from syncscope.sched_core.cuda_driver import list_gpus
 from syncscope.sched_core.errors import DeviceError
 
@@ -32,6 +32,7 @@ FAULT = np.dtype(
     }
 )
 STAMP = np.dtype([("step", "u8"), ("times", "u8"), ("capacity", "i8")])
+STRUCT_LETTERS = {"i32": "i", "f32": "f", "u64": "Q"}
 CANARY = np.full(256, 0xA5, np.uint8)
 """Written behind each argument: a kernel that runs over its end changes it."""
 
@@ -115,7 +116,7 @@ class KernelRunner:
         fault = self._upload(np.zeros(1, FAULT))
         stamp = self._upload(np.array([(step, times, capacity)], STAMP)) if capacity else 0
         parameters = instance.kernel.parameters
-        letters = "".join("f" if name in ("eps", "theta") else "i" for name in parameters)
+        letters = "".join(STRUCT_LETTERS[parameter_type(name)] for name in parameters)
         function = self._prepare(instance.kernel.name, "P" * len(arrays) + letters + "PPii")
         advance = self._prepare(ADVANCE_STEP, "P")
         for _ in range(n_steps):

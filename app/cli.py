@@ -145,10 +145,16 @@ def _bench_parser() -> argparse.ArgumentParser:
     what.add_argument("--tokens", type=int, default=64, help="tokens to generate")
     what.add_argument("--rounds", type=int, default=1, help="runs of each variant, back and forth")
     what.add_argument("--ubatch", type=int, default=512, help="prompt tokens per step")
-    what.add_argument("--temperature", type=float, help="draw tokens; 0 takes the greatest (0)")
-    what.add_argument("--top-k", type=int, help="draw from so many tokens; 0: all (0)")
-    what.add_argument("--top-p", type=float, help="draw from this share of the mass; 1: all (1)")
-    what.add_argument("--sample-seed", type=int, help="of the draws (0)")
+    what.add_argument(
+        "--temperature", type=float, metavar="F", help="draw tokens; 0: take the likeliest (0)"
+    )
+    what.add_argument(
+        "--top-k", type=int, metavar="N", help="draw from the N likeliest; 0: all (0)"
+    )
+    what.add_argument(
+        "--top-p", type=float, metavar="F", help="... from the likeliest that make up F; 1: all (1)"
+    )
+    what.add_argument("--sample-seed", type=int, metavar="N", help="of the draws (0)")
     how = parser.add_argument_group("how")
     how.add_argument("--preset", type=_items, help="presets to run (default: baseline,all)")
     how.add_argument(

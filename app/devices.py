@@ -290,7 +290,7 @@ def device_table(wanted: Iterable[Instance], arch: str) -> dict[str, DeviceKerne
     shape = ADVANCE_SHAPE
     table = {
         ADVANCE: DeviceKernel(
-            modules[ADVANCE_STEP], ADVANCE_STEP, 1, (), shape.grid, shape.block, shape.shared_nbytes
+            modules[ADVANCE_STEP], ADVANCE_STEP, 2, (), shape.grid, shape.block, shape.shared_nbytes
         )
     }
     for each in wanted:

@@ -1,8 +1,8 @@
 """How the device kernels of ``kernels/cuda`` are launched: source file, grid, block, shared memory.
 
 A kernel takes the arguments of its signature as pointers, then the signature's parameters by value
-(of the type that `signature.parameter_type` says), then the address of a fault record, that of a
-stamp record or 0, the launch's slot in both, and the number of slots.
+(of the type that `signature.parameter_type` says), then the address of a fault record, that of the
+launch's stamp record or 0, and the launch's slot, which a fault names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ MIN_ROW_BLOCKS = 8
 """Blocks that share a token tile's rows, however many tiles there are."""
 
 ADVANCE_STEP = "advance_step"
-"""The kernel that counts steps: one thread, takes the counter's address and nothing else."""
+"""The kernel that begins a step: takes the addresses of a counter record and of the stamp records
+of all slots, and the number of slots."""
 
 SOURCE_OF: Mapping[str, str] = {
     **{f"{name}_{dtype}": f"{name}.cu"
@@ -72,7 +73,7 @@ class LaunchShape:
     shared_nbytes: int
 
 
-ADVANCE_SHAPE = LaunchShape((1, 1, 1), (1, 1, 1), 0)
+ADVANCE_SHAPE = LaunchShape((1, 1, 1), (N_THREADS, 1, 1), 0)
 """How `ADVANCE_STEP` is launched."""
 
 

@@ -50,8 +50,6 @@ ctypedef struct cuda_t:                    # in the order of cuda_driver.FUNCTIO
         void *dst, CUdeviceptr src, size_t nbytes, CUstream stream) noexcept nogil
     CUresult (*memcpy_dtod_async)(
         CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream) noexcept nogil
-    CUresult (*memset_d8_async)(
-        CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream) noexcept nogil
     CUresult (*stream_create)(CUstream *stream, unsigned int flags) noexcept nogil
     CUresult (*stream_destroy)(CUstream stream) noexcept nogil
     CUresult (*stream_synchronize)(CUstream stream) noexcept nogil

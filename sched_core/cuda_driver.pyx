@@ -53,7 +53,6 @@ FUNCTIONS = (
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2",
-    "cuMemsetD8Async",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",

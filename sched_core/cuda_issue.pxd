@@ -26,10 +26,13 @@ ctypedef struct fault_record_t:  # what kernels write, in pinned memory; layout 
     long long value, low, high
     int what
 
-ctypedef struct stamp_record_t:  # what kernels read, in device memory; layout as theirs
-    unsigned long long step      # address of the step counter
-    unsigned long long times     # address of begin and end of each slot, row by row
-    long long capacity           # rows
+ctypedef struct stamp_record_t:  # what a launch writes, in device memory; layout as theirs
+    unsigned long long begin, end
+
+ctypedef struct counter_record_t:  # what advance_step keeps, in device memory; layout as its
+    unsigned long long row       # of the ring, for the step that runs: an address
+    unsigned long long first, last
+    long long step               # that runs, from 0; -1 before the first
 
 ctypedef struct launch_t:
     CUfunction function
@@ -47,7 +50,7 @@ ctypedef struct cuda_state_t:
     CUgraphExec *graphs                    # per row; NULL for what is no graph
     const uint8_t *copy_way                # per row
     const uint8_t *starts                  # per row: whether it begins a step of the stamps
-    launch_t advance                       # counts a step on the device
+    launch_t advance                       # begins a step on the device
     int64_t *step_of                       # ring: number of each step that was counted
     int64_t capacity
     int64_t counted                        # steps so far

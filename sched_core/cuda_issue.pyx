@@ -52,7 +52,7 @@ cdef CUresult _copy(cuda_state_t *s, const op_t *op, CUstream stream) noexcept n
 
 cdef CUresult _count_step(cuda_state_t *s, const op_t *op, CUstream stream,
                           int64_t step) noexcept nogil:
-    """Let the device count a step before it runs `op`; a graph does so itself."""
+    """Let the device begin a step before it runs `op`; a graph does so itself."""
     cdef CUresult status = CUDA_SUCCESS
     if op.kind != KIND_GRAPH:
         status = _launch(s, &s.advance, stream)

@@ -1,7 +1,7 @@
 """Makes everything that a kernel launch needs ahead of time: function, shape, parameters.
 
 A kernel takes its arguments as pointers, its parameters by value, then the addresses of the fault
-record and of the stamp record, its slot, and the number of slots.
+record and of its own stamp record, and its slot.
 """
 import numpy as np
 
@@ -17,14 +17,14 @@ from syncscope.sched_core.cuda_driver cimport (
     check,
     cuda_driver,
 )
-from syncscope.sched_core.cuda_issue cimport cuda_state_t, launch_t
+from syncscope.sched_core.cuda_issue cimport cuda_state_t, launch_t, stamp_record_t
 
 from syncscope.sched_core.cuda_driver import driver_error
 from syncscope.sched_core.errors import DeviceError, UsageError
 from syncscope.sched_core.records import Kind
 
 ADVANCE = "advance_step"
-"""Name of the kernel that counts a step on the device: one thread, takes the counter's address."""
+"""Name of the kernel that begins a step: takes the counter, the stamps and how many there are."""
 
 cdef enum:
     SHARED_BY_DEFAULT = 48 * 1024          # dynamic shared memory that needs no asking
@@ -83,7 +83,7 @@ cdef class Launches:
         return 0
 
     cdef int prepare(self, program, rows, addresses, slot, int n_slots, addresses_of_own) except -1:
-        """Make the launch of each LAUNCH row, and of the kernel that counts steps if need be.
+        """Make the launch of each LAUNCH row, and of the kernel that begins steps if need be.
 
         Parameters
         ----------
@@ -96,7 +96,8 @@ cdef class Launches:
             Of each row.
         n_slots : int
         addresses_of_own : tuple of int
-            Of the fault record, the stamp record and the step counter; 0 where there is none.
+            Of the fault record, the stamps of all slots and the step counter; 0 where there is
+            none.
         """
         cdef launch_t *launches
         cdef uintptr_t place
@@ -104,7 +105,10 @@ cdef class Launches:
         table = np.zeros(len(rows) * sizeof(launch_t) + 1, np.uint8)
         launches = <launch_t *>address(table)
         numbers = np.arange(n_slots + 1, dtype=np.int32)
-        common = np.array([fault, stamps, n_slots, counter], dtype=np.uint64)
+        places = np.zeros(n_slots + 1, np.uint64)      # a launch's own stamps
+        if stamps:
+            places += stamps + np.arange(n_slots + 1, dtype=np.uint64) * sizeof(stamp_record_t)
+        common = np.array([fault, counter, stamps, n_slots], dtype=np.uint64)
         common_at = [common.ctypes.data + 8 * i for i in range(len(common))]
         blobs = {}
         pointers, first_pointer = [], {}
@@ -127,9 +131,9 @@ cdef class Launches:
             argument = addresses.ctypes.data + int(row["access0"]) * addresses.itemsize
             pointers += [argument + k * addresses.itemsize for k in range(kernel.n_arguments)]
             pointers += [values.ctypes.data + offset for offset in offsets]
-            pointers += [common_at[0], common_at[1], numbers.ctypes.data + 4 * int(slot[i])]
-            pointers.append(common_at[2])
-        where = np.array([*pointers, common_at[3]], np.uintp)
+            pointers += [common_at[0], places.ctypes.data + 8 * int(slot[i])]
+            pointers.append(numbers.ctypes.data + 4 * int(slot[i]))
+        where = np.array([*pointers, *common_at[1:]], np.uintp)
         for i, begin in first_pointer.items():
             place = where.ctypes.data + begin * where.itemsize
             launches[<int64_t>i].params = <void **>place
@@ -141,7 +145,7 @@ cdef class Launches:
             place = where.ctypes.data + len(pointers) * where.itemsize
             self._state.advance.params = <void **>place
         self._state.launches = launches
-        self._arrays = [table, numbers, common, blobs, where]
+        self._arrays = [table, numbers, places, common, blobs, where]
         return 0
 
     cdef int close(self) except -1:

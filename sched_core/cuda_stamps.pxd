@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from syncscope.sched_core.cuda_driver cimport CUstream, cuda_t
-from syncscope.sched_core.cuda_issue cimport cuda_state_t
+from syncscope.sched_core.cuda_issue cimport counter_record_t, cuda_state_t
 from syncscope.sched_core.device_clock cimport DeviceClock
 
 
@@ -13,14 +13,19 @@ cdef class CudaStamps:
     cdef readonly DeviceClock clock
     cdef object _take                      # takes memory: name, kind, size -> Memory
     cdef dict _arrays
-    cdef size_t _times, _staging, _counter, _answer
+    cdef size_t _ring, _stamps, _counter   # on the device
+    cdef size_t _staging                   # pinned
+    cdef counter_record_t *_answer         # pinned
+    cdef size_t _row_nbytes
     cdef object _program, _rows, _first, _bounds, _last_end
     cdef int64_t _collected
     cdef int bind(self, program, rows, streams, slot, first) except -1
     cdef int64_t pending(self)
     cdef object collect(self, calls, bint recording)
-    cdef int64_t _done(self, bint is_idle) except -1
     cdef bint _is_idle(self) except -1
-    cdef object _read(self, int64_t done)
+    cdef int64_t _running(self) except? -1
+    cdef object _read(self, bint is_idle)
+    cdef int _fetch(self, size_t source, size_t target, size_t nbytes) except -1
+    cdef int _synchronize(self) except -1
 
 cdef CudaStamps make_stamps(cuda_state_t *state, CUstream side, take)

@@ -1,7 +1,7 @@
 """Gives kernels a place for their times, and reads them back when steps have ended.
 
-The place is a ring of steps on the device.  What is read back is cleared, so that a kernel that did
-not run leaves zeros.
+Kernels stamp the step that runs, in one row; `advance_step` puts it by in a ring of steps when the
+next one begins, and clears it, so that a kernel that did not run leaves zeros.
 """
 import numpy as np
 
@@ -11,16 +11,15 @@ from syncscope.sched_core.backend cimport address
 from syncscope.sched_core.cuda_driver cimport (
     CUDA_ERROR_NOT_READY,
     CUDA_SUCCESS,
-    CUdeviceptr,
     CUresult,
     CUstream,
     check,
     cuda_driver,
 )
-from syncscope.sched_core.cuda_issue cimport cuda_state_t, stamp_record_t
+from syncscope.sched_core.cuda_issue cimport cuda_state_t, counter_record_t, stamp_record_t
 from syncscope.sched_core.device_clock cimport DeviceClock
 
-from syncscope.sched_core.stamps import CopyBounds, kernel_spans, step_starts
+from syncscope.sched_core.stamps import CopyBounds, kernel_spans, ring_parts, step_starts
 
 STAMP_STEPS = 1024
 """Steps whose stamps fit on the device before they are read back."""
@@ -39,13 +38,13 @@ cdef CudaStamps make_stamps(cuda_state_t *state, CUstream side, take):
     made._take = take
     pinned = take("clock", "pinned", 64)
     made.clock = DeviceClock(pinned.array[:32], state.base_ns)
-    made._answer = pinned.address + 32
+    made._answer = <counter_record_t *>address(pinned.array[32:])
     made.clock.align(side)
     return made
 
 
 cdef class CudaStamps:
-    """The ring of stamps of one backend; its context must be current in all but `pending`."""
+    """The stamps of one backend and their ring; its context is current in all but `pending`."""
 
     cdef int bind(self, program, rows, streams, slot, first) except -1:
         """Begin with a program: a slot for each of its launches, no step counted yet.
@@ -60,22 +59,24 @@ cdef class CudaStamps:
         slot, first : ndarray
             From `launch_slots`.
         """
-        cdef stamp_record_t *record
-        cdef CUstream side = self._side
-        cdef size_t nbytes = STAMP_STEPS * max(1, len(first)) * 16
-        self._times = self._take("times", "device", nbytes).address
-        staging = self._take("staging", "pinned", nbytes)
+        cdef counter_record_t *record = self._answer   # on its way to the device
+        cdef size_t nbytes = max(1, len(first)) * sizeof(stamp_record_t)
+        self._row_nbytes = nbytes
+        self._stamps = self._take("stamps", "device", nbytes).address
+        self._ring = self._take("ring", "device", STAMP_STEPS * nbytes).address
+        staging = self._take("staging", "pinned", STAMP_STEPS * nbytes)
         self._staging = staging.address
-        self._counter = self._take("counter", "device", 8).address
-        stamps = self._take("stamps", "device", sizeof(stamp_record_t)).address
-        record = <stamp_record_t *>self._staging  # on its way to the device
-        record.step, record.times, record.capacity = self._counter, self._times, STAMP_STEPS
+        self._counter = self._take("counter", "device", sizeof(counter_record_t)).address
+        record.first = self._ring
+        record.row = record.last = self._ring + (STAMP_STEPS - 1) * nbytes
+        record.step = -1
         check(
-            self._driver.memcpy_htod_async(stamps, record, sizeof(stamp_record_t), side),
-            b"cuMemcpyHtoDAsync (stamps)",
+            self._driver.memcpy_htod_async(
+                self._counter, record, sizeof(counter_record_t), self._side
+            ),
+            b"cuMemcpyHtoDAsync (step counter)",
         )
-        check(self._driver.memset_d8_async(self._counter, 0xFF, 8, side), b"cuMemsetD8Async")
-        check(self._driver.stream_synchronize(side), b"cuStreamSynchronize")
+        self._synchronize()
         starts = np.zeros(len(rows) + 1, np.uint8)
         starts[: len(program.ops)] = step_starts(program)
         step_of = np.zeros(STAMP_STEPS, np.int64)
@@ -114,7 +115,9 @@ cdef class CudaStamps:
         if len(calls):
             self._bounds.note(calls)
         is_idle = self._is_idle()
-        steps, raw = self._read(self._done(is_idle))
+        if is_idle:                        # the clock is set when nothing is disturbed by it
+            self.clock.align(self._side)
+        steps, raw = self._read(is_idle)
         if not recording:
             return ()
         program, rows, first = self._program, self._rows, self._first
@@ -148,23 +151,18 @@ cdef class CudaStamps:
         check(status, b"cuStreamQuery")
         return True
 
-    cdef int64_t _done(self, bint is_idle) except -1:
-        """Return how many steps have ended, and set the clock when nothing is disturbed by it."""
-        cdef CUresult status
-        cdef CUstream side = self._side
-        if is_idle:
-            self.clock.align(side)
-            return self._state.counted
-        with nogil:
-            status = self._driver.memcpy_dtoh_async(
-                <void *>self._answer, self._counter, 8, side)
-            if status == CUDA_SUCCESS:
-                status = self._driver.stream_synchronize(side)
-        check(status, b"cuMemcpyDtoHAsync (step counter)")
-        return max((<int64_t *>self._answer)[0], self._collected)
+    cdef int64_t _running(self) except? -1:
+        """Return the number of the step that the device began last; -1 before the first."""
+        self._fetch(self._counter, <size_t>self._answer, sizeof(counter_record_t))
+        self._synchronize()
+        return self._answer.step
 
-    cdef object _read(self, int64_t done):
-        """Read back the stamps of steps up to `done`, and clear their place.
+    cdef object _read(self, bint is_idle):
+        """Read back the stamps of steps that have ended since the last call.
+
+        The launch that begins a step puts by the step before, and may be at it still: of that one
+        nothing is read yet.  On an idle device all is in the ring, but the last step, which lies
+        where kernels write until another begins.
 
         Returns
         -------
@@ -172,25 +170,30 @@ cdef class CudaStamps:
         times : ndarray of int64, shape (steps, slots, 2)
             As the device counts; 0 where nothing ran.
         """
-        cdef CUresult status
-        cdef CUstream side = self._side
-        cdef int64_t begin = self._collected, n
-        cdef size_t row_nbytes = self._arrays["stamps"].strides[0], offset, nbytes
-        cdef CUdeviceptr source
-        while begin < done:
-            n = min(done - begin, STAMP_STEPS - begin % STAMP_STEPS)
-            nbytes = n * row_nbytes
-            offset = begin % STAMP_STEPS * row_nbytes
-            source = self._times + offset
-            with nogil:
-                status = self._driver.memcpy_dtoh_async(
-                    <void *>(self._staging + offset), source, nbytes, side)
-                if status == CUDA_SUCCESS:
-                    status = self._driver.memset_d8_async(source, 0, nbytes, side)
-                if status == CUDA_SUCCESS:
-                    status = self._driver.stream_synchronize(side)
-            check(status, b"cuMemcpyDtoHAsync (stamps)")
-            begin += n
-        place = np.arange(self._collected, done) % STAMP_STEPS
+        cdef int64_t running = self._running(), begin = self._collected, done
+        cdef size_t nbytes = self._row_nbytes, row, n
+        done = max(begin, running + 1 if is_idle else running - 1)
+        for row, n in ring_parts(begin, min(done, running), STAMP_STEPS):
+            self._fetch(self._ring + row * nbytes, self._staging + row * nbytes, n * nbytes)
+        if begin <= running < done:
+            row = running % STAMP_STEPS
+            self._fetch(self._stamps, self._staging + row * nbytes, nbytes)
+        self._synchronize()
+        place = np.arange(begin, done) % STAMP_STEPS
         self._collected = done
         return self._arrays["step_of"][place], self._arrays["stamps"][place]
+
+    cdef int _fetch(self, size_t source, size_t target, size_t nbytes) except -1:
+        """Copy from the device to pinned memory, beside what runs."""
+        check(
+            self._driver.memcpy_dtoh_async(<void *>target, source, nbytes, self._side),
+            b"cuMemcpyDtoHAsync (stamps)",
+        )
+        return 0
+
+    cdef int _synchronize(self) except -1:
+        cdef CUresult status
+        with nogil:
+            status = self._driver.stream_synchronize(self._side)
+        check(status, b"cuStreamSynchronize (stamps)")
+        return 0

@@ -1,8 +1,14 @@
 # cython: boundscheck=False
 """Device times of a run: begin and end that kernels stamp, and bounds of copies.
 
-Every site that launches a kernel has a slot.  Kernels write their times to the row of the step they
-run in, which a counter on the device tells, so that replays of a graph do not overwrite each other.
+Every site that launches a kernel has a slot.  A kernel writes its times there, in the same place in
+every step; the launch that begins the next step puts them by in a ring, so that replays of a graph
+do not overwrite each other.  Its begin is read by the first block's first thread before anything
+else, its end by the last-numbered block's first thread after all else that the thread does.  The
+end is a lower bound: that block starts last, but others may run longer, and so may its own threads.
+Steps follow each other on the device: of a kernel that runs on beside the next step, on a stream
+which that step's first launch does not wait for, times are lost or counted there.
+
 A copy leaves no stamp: it ran after its call and after the kernel before it on its stream, and
 before the return of the first host wait for it and before the kernel after it.
 """
@@ -69,6 +75,29 @@ def step_starts(program):
                 starts[begin + found[0]] = True
                 break
     return starts
+
+
+def ring_parts(begin, end, n_rows):
+    """Return where steps lie in a ring, as few parts as there are.
+
+    Parameters
+    ----------
+    begin, end : int
+        Steps, end excluded; no more than there are rows.
+    n_rows : int
+        Step n lies in row n modulo this.
+
+    Returns
+    -------
+    list of tuple of int
+        First row and number of rows of each part, in the order of the steps.
+    """
+    parts = []
+    while begin < end:
+        row = begin % n_rows
+        parts.append((row, min(end - begin, n_rows - row)))
+        begin += parts[-1][1]
+    return parts
 
 
 def kernel_neighbours(program, slot):

@@ -49,7 +49,6 @@ def test_the_table_lists_its_functions_in_the_order_of_its_members() -> None:
             "MemcpyHtoDAsync": "memcpy_htod_async",
             "MemcpyDtoHAsync": "memcpy_dtoh_async",
             "MemcpyDtoDAsync": "memcpy_dtod_async",
-            "MemsetD8Async": "memset_d8_async",
         }.get(snake, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", snake).lower())
         assert member == words, name
     assert set(FUNCTIONS) >= OPTIONAL

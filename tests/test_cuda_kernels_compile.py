@@ -20,7 +20,7 @@ C_TYPES = {
     "i64": "long long",
     "u64": "unsigned long long",
 }
-TRAILING = ["fault_record *fault", "stamp_record *stamp", "int slot", "int n_slots"]
+TRAILING = ["fault_record *fault", "stamp_record *stamp", "int slot"]
 ON_DEVICE = [name for name in SOURCE_OF if name != cuda_launch.ADVANCE_STEP]
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc to compile the kernels with")
@@ -61,6 +61,16 @@ def test_parameters_are_those_of_the_signature(kernel: str) -> None:
     ]
     wanted += [f"{C_TYPES[parameter_type(name)]} {name}" for name in signature.parameters]
     assert kernels_in(SOURCE_OF[kernel])[kernel] == wanted + TRAILING
+
+
+@pytest.mark.parametrize("kernel", ON_DEVICE)
+def test_a_kernel_begins_and_ends_with_its_stamps(kernel: str) -> None:
+    definition = source(SOURCE_OF[kernel]).partition(f"{kernel}(")[2].partition("\n}")[0]
+    body = definition.partition("{\n")[2]
+    lines = [line.strip() for line in body.splitlines() if "__shared__" not in line]
+    assert lines[0] == "stamp_begin(stamp);"
+    assert lines[-1] == "stamp_end(stamp);"
+    assert "return" not in body  # every thread gets there
 
 
 def test_every_kernel_of_every_source_is_listed() -> None:

@@ -13,6 +13,7 @@ from syncscope.sched_core.stamps import (
     kernel_neighbours,
     kernel_spans,
     launch_slots,
+    ring_parts,
     step_starts,
 )
 
@@ -88,6 +89,16 @@ def test_a_plan_without_kernels_has_no_slot_and_begins_nothing() -> None:
     slot, first = launch_slots(rows)
     assert (slot == -1).all() and len(first) == 0
     assert not step_starts(program).any()
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 8])
+def test_the_parts_of_a_ring_are_the_rows_of_the_steps_in_order(n_rows: int) -> None:
+    for begin in range(20):
+        for end in range(begin - 2, begin + n_rows + 1):
+            parts = ring_parts(begin, end, n_rows)
+            rows = [row for first, n in parts for row in range(first, first + n)]
+            assert rows == [step % n_rows for step in range(begin, end)]
+            assert len(parts) <= 2 and all(n > 0 for _, n in parts)
 
 
 @pytest.mark.parametrize("graphs", [False, True])

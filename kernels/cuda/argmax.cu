@@ -32,11 +32,11 @@ static __device__ __forceinline__ void fold_warp(float &top, int &best)
 extern "C" __global__ void __launch_bounds__(N_READERS)
 argmax(const float *logits, int *token,
        int V,
-       fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+       fault_record *fault, stamp_record *stamp, int slot)
 {
     __shared__ float tops[N_READERS / 32];
     __shared__ int bests[N_READERS / 32];
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     float top = -INFINITY;
     int best = -1;
 #pragma unroll 4
@@ -60,5 +60,5 @@ argmax(const float *logits, int *token,
         if (threadIdx.x == 0)
             token[0] = max(best, 0);
     }
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

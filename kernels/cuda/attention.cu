@@ -188,10 +188,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS)
 attention(const float *q, const float *k_cache, const float *v_cache, const __half *mask,
           float *out,
           int T, int H, int G, int S, int C,
-          fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+          fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     if (blockIdx.y < T) /* guard */
         attend(q, k_cache, v_cache, (const unsigned short *)mask, out, H, G, S, C);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

@@ -1,9 +1,9 @@
 /* What the device kernels share: fault and stamp records, RMSNorm, and dot products of weight rows.
  *
  * Every kernel takes the arguments of its signature (kernels/signature.py) as pointers, then the
- * signature's parameters by value, then `fault, stamp, slot, n_slots`.  kernels/cuda_launch.py
- * holds the launch shapes; all matrix kernels run with N_THREADS threads and loop over rows, so
- * that the grid decides who computes a row and never how.
+ * signature's parameters by value, then `fault, stamp, slot`.  kernels/cuda_launch.py holds the
+ * launch shapes; all matrix kernels run with N_THREADS threads and loop over rows, so that the
+ * grid decides who computes a row and never how.
  *
  * Order of a dot product of n: a lane takes 16 bytes of the row, the next lane the next 16 bytes;
  * after 32 lanes the first goes on.  Each lane adds its products one after the other, then the
@@ -42,10 +42,8 @@ enum { /* cuda_launch.FAULTS has the same codes and words */
     FAULT_OUT_ID = 4    /* out_ids row */
 };
 
-typedef struct {
-    const long long *step; /* counted up by advance_step before the first kernel of each step */
-    unsigned long long *times;
-    long long capacity; /* steps that `times` holds */
+typedef struct { /* when a launch ran, in ns of %globaltimer; 0: not known */
+    unsigned long long begin, end;
 } stamp_record;
 
 /* True if 0 <= value <= high; otherwise the first caller of all leaves a record. */
@@ -70,34 +68,32 @@ template <typename V> static __device__ __forceinline__ V load_once(const V *p)
     return *(const volatile V *)p;
 }
 
-static __device__ __forceinline__ void stamp(const stamp_record *stamps, int slot, int n_slots,
-                                             int end)
+static __device__ __forceinline__ unsigned long long timer_ns(void)
 {
     unsigned long long now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
-    const long long row = load_once(stamps->step) % stamps->capacity;
-    stamps->times[(row * n_slots + slot) * 2 + end] = now;
+    return now;
 }
 
-/* First statement of a kernel. */
-static __device__ __forceinline__ void stamp_begin(const stamp_record *stamps, int slot,
-                                                   int n_slots)
+/* Stamps are on the critical path of a kernel, the first block's begin as much as the last block's
+ * end.  So the place is the same in every step and comes as an argument: nothing is loaded, and no
+ * register holds anything in between.  advance_step puts the stamps of a step by before the next.
+ *
+ * First statement of a kernel: when thread 0 of the first block began.  NULL: no stamps. */
+static __device__ __forceinline__ void stamp_begin(stamp_record *stamp)
 {
-    if (stamps != nullptr && threadIdx.x == 0
-        && (blockIdx.x | blockIdx.y | blockIdx.z) == 0)
-        stamp(stamps, slot, n_slots, 0);
+    if (stamp != nullptr && threadIdx.x == 0 && (blockIdx.x | blockIdx.y | blockIdx.z) == 0)
+        stamp->begin = timer_ns();
 }
 
-/* Last statement of a kernel, reached by every thread.  Counting blocks would give the exact end
- * but costs an atomic per block; the last-numbered block starts last and gives a lower bound. */
-static __device__ __forceinline__ void stamp_end(const stamp_record *stamps, int slot, int n_slots)
+/* Last statement of a kernel: when thread 0 of the last-numbered block, which starts last, had done
+ * its share.  A lower bound of the kernel's end: other warps and blocks may have more to do.  The
+ * exact end would take a barrier and an atomic per block. */
+static __device__ __forceinline__ void stamp_end(stamp_record *stamp)
 {
-    if (stamps != nullptr && blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1
-        && blockIdx.z == gridDim.z - 1) {
-        __syncthreads(); /* the whole block is done, not only the first warp */
-        if (threadIdx.x == 0)
-            stamp(stamps, slot, n_slots, 1);
-    }
+    if (stamp != nullptr && threadIdx.x == 0 && blockIdx.x == gridDim.x - 1
+        && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1)
+        stamp->end = timer_ns();
 }
 
 /* ------------------------------------------------------------------------------ small parts */

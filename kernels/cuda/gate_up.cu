@@ -50,19 +50,19 @@ static __device__ __forceinline__ void gate_up_any(const float *x, const W *norm
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 gate_up_f16(const float *x, const __half *norm, const __half *w_gate, const __half *w_up, float *h,
             int T, int D, int F, float eps,
-            fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+            fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     gate_up_any(x, norm, w_gate, w_up, h, T, D, F, eps);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 gate_up_f32(const float *x, const float *norm, const float *w_gate, const float *w_up, float *h,
             int T, int D, int F, float eps,
-            fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+            fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     gate_up_any(x, norm, w_gate, w_up, h, T, D, F, eps);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

@@ -52,20 +52,20 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 logits_f16(const float *x, const int *out_ids, const int *pos, const __half *norm, const __half *w,
            float *logits, float *tap,
            int T, int D, int V, int C, float eps,
-           fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+           fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     logits_of(x, out_ids, pos, norm, w, logits, tap, T, D, V, C, eps, fault, slot);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 logits_f32(const float *x, const int *out_ids, const int *pos, const float *norm, const float *w,
            float *logits, float *tap,
            int T, int D, int V, int C, float eps,
-           fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+           fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     logits_of(x, out_ids, pos, norm, w, logits, tap, T, D, V, C, eps, fault, slot);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

@@ -51,19 +51,19 @@ static __device__ __forceinline__ void project_any(const float *a, const W *w,
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 project_f16(const float *a, const __half *w, const float *residual, float *out,
             int T, int K, int D,
-            fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+            fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     project_any(a, w, residual, out, T, K, D);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
 project_f32(const float *a, const float *w, const float *residual, float *out,
             int T, int K, int D,
-            fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+            fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     project_any(a, w, residual, out, T, K, D);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

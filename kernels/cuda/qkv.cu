@@ -110,12 +110,12 @@ qkv_f16(const float *x, const __half *norm, const __half *wq, const __half *wk, 
         const int *pos, const long long *k_idxs, const long long *v_idxs,
         float *q, float *k_cache, float *v_cache,
         int T, int D, int H, int G, int S, int C, float eps, float theta, int pairing,
-        fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+        fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     qkv_any(x, norm, wq, wk, wv, pos, k_idxs, v_idxs, q, k_cache, v_cache, T, D, H, G, S, C, eps,
             theta, pairing, fault, slot);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS)
@@ -123,10 +123,10 @@ qkv_f32(const float *x, const float *norm, const float *wq, const float *wk, con
         const int *pos, const long long *k_idxs, const long long *v_idxs,
         float *q, float *k_cache, float *v_cache,
         int T, int D, int H, int G, int S, int C, float eps, float theta, int pairing,
-        fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+        fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     qkv_any(x, norm, wq, wk, wv, pos, k_idxs, v_idxs, q, k_cache, v_cache, T, D, H, G, S, C, eps,
             theta, pairing, fault, slot);
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

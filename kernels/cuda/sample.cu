@@ -241,11 +241,11 @@ static __device__ __forceinline__ int draw(const float *logits, const int *pos, 
 extern "C" __global__ void __launch_bounds__(N_READERS, 1)
 sample(const float *logits, const int *pos, int *token,
        int T, int V, float temperature, int top_k, float top_p, unsigned long long seed,
-       fault_record *fault, stamp_record *stamp, int slot, int n_slots)
+       fault_record *fault, stamp_record *stamp, int slot)
 {
-    stamp_begin(stamp, slot, n_slots);
+    stamp_begin(stamp);
     const int drawn = draw(logits, pos + T - 1, V, temperature, top_k, top_p, seed);
     if (threadIdx.x == 0)
         token[0] = drawn;
-    stamp_end(stamp, slot, n_slots);
+    stamp_end(stamp);
 }

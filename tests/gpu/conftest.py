@@ -1,7 +1,7 @@
 """A GPU for tests of kernels: a context that is popped on every path."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ FAULT = np.dtype(
         "itemsize": 40,
     }
 )
-STAMP = np.dtype([("step", "u8"), ("times", "u8"), ("capacity", "i8")])
+COUNTER = np.dtype([("row", "u8"), ("first", "u8"), ("last", "u8"), ("step", "i8")])
 STRUCT_LETTERS = {"i32": "i", "f32": "f", "u64": "Q"}
 CANARY = np.full(256, 0xA5, np.uint8)
 """Written behind each argument: a kernel that runs over its end changes it."""
@@ -101,42 +101,57 @@ class KernelRunner:
         slot: int = 0,
         n_slots: int = 1,
         shape: LaunchShape | None = None,
+        skipped: Collection[int] = (),
     ) -> tuple[Fault | None, Array]:
-        """Run steps of one kernel and the step counter; return the fault and the stamps.
+        """Run steps of one kernel, but in those skipped; return the fault and the stamps.
 
-        The stamps are [capacity, n_slots, 2] nanoseconds; with capacity 0 none are taken.
+        The stamps are [capacity + 1, n_slots, 2] nanoseconds: the rows of a ring of `capacity`
+        steps, then those of the last step.  With capacity 0 none are taken.
         """
         shape = shape or launch_shape(instance)
         address = {
             id(array): self._upload(np.concatenate([array.reshape(-1).view(np.uint8), CANARY]))
             for array in arrays
         }
-        times = self._upload(np.zeros((capacity, n_slots, 2), np.uint64))
-        step = self._upload(np.zeros(1, np.int64))
+        ring = self._upload(np.zeros((capacity, n_slots, 2), np.uint64))
+        stamps = self._upload(np.zeros((n_slots, 2), np.uint64))
+        row_nbytes = 16 * n_slots
+        last = ring + max(capacity - 1, 0) * row_nbytes
+        counter = self._upload(np.array([(last, ring, last, -1)], COUNTER))
         fault = self._upload(np.zeros(1, FAULT))
-        stamp = self._upload(np.array([(step, times, capacity)], STAMP)) if capacity else 0
+        stamp = stamps + 16 * slot if capacity else 0
         parameters = instance.kernel.parameters
         letters = "".join(STRUCT_LETTERS[parameter_type(name)] for name in parameters)
-        function = self._prepare(instance.kernel.name, "P" * len(arrays) + letters + "PPii")
-        advance = self._prepare(ADVANCE_STEP, "P")
-        for _ in range(n_steps):
-            function.prepared_call(
-                shape.grid, shape.block, *(address[id(array)] for array in arrays),
-                *instance.params, fault, stamp, slot, n_slots, shared_size=shape.shared_nbytes,
-            )  # fmt: skip
-            advance.prepared_call(ADVANCE_SHAPE.grid, ADVANCE_SHAPE.block, step)
+        function = self._prepare(instance.kernel.name, "P" * len(arrays) + letters + "PPi")
+        advance = self._prepare(ADVANCE_STEP, "PPi")
+        for step in range(n_steps):
+            if capacity:
+                advance.prepared_call(
+                    ADVANCE_SHAPE.grid, ADVANCE_SHAPE.block, counter, stamps, n_slots
+                )
+            if step not in skipped:
+                function.prepared_call(
+                    shape.grid, shape.block, *(address[id(array)] for array in arrays),
+                    *instance.params, fault, stamp, slot, shared_size=shape.shared_nbytes,
+                )  # fmt: skip
         self._driver.Context.synchronize()
-        assert self._download(step, np.int64, 1)[0] == n_steps
+        if capacity:
+            (count,) = self._download(counter, COUNTER, 1)
+            assert count["step"] == n_steps - 1
+            assert count["row"] == ring + (n_steps - 1) % capacity * row_nbytes
         for array in arrays:
             found = self._download(address[id(array)], np.uint8, array.nbytes + CANARY.size)
             assert (found[array.nbytes :] == CANARY).all(), "a kernel wrote behind an argument"
             array[...] = found[: array.nbytes].view(array.dtype).reshape(array.shape)
         (record,) = self._download(fault, FAULT, 1)
-        stamps = self._download(times, np.uint64, capacity, n_slots, 2) if capacity else np.empty(0)
+        taken = np.zeros((capacity + 1, n_slots, 2), np.uint64)
+        if capacity:
+            taken[:capacity] = self._download(ring, np.uint64, capacity, n_slots, 2)
+            taken[capacity] = self._download(stamps, np.uint64, n_slots, 2)
         self.free()
         if not record["set"]:
-            return None, stamps
-        return Fault(*(int(record[name]) for name in Fault._fields)), stamps
+            return None, taken
+        return Fault(*(int(record[name]) for name in Fault._fields)), taken
 
 
 @pytest.fixture(scope="session")

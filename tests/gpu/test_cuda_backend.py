@@ -373,6 +373,35 @@ def test_kernels_lie_between_their_launch_and_the_wait_for_them(
         ]
 
 
+@pytest.mark.parametrize("preset", ["baseline", "all"])
+def test_replays_of_a_graph_stamp_one_after_the_other(device: CudaDevice, preset: str) -> None:
+    workload = small_workload(GROUPED_F16, n_tokens=60)
+    with closing(open_backend(workload, device)) as backend:
+        engine = Engine(backend, planned(workload, preset).plan)
+        run_phases(engine, workload)
+        spans, sites = engine.take_spans(), engine.sites
+        slack = 2 * backend.clock_uncertainty_ns + 2 * backend.timer_step_ns + 1000
+    graphs, kernels = (
+        [i for i, site in enumerate(sites) if site.kind == kind]
+        for kind in (Kind.GRAPH, Kind.LAUNCH)
+    )
+    assert len(np.unique(spans["step"][np.isin(spans["op"], graphs)])) >= 30
+    stamped = spans[(spans["role"] == EXEC) & np.isin(spans["op"], kernels)]
+    stamped = np.sort(stamped, order=["step", "begin_ns"], kind="stable")
+    launched = {
+        phase: [op.site for op in ops if op.kind == Kind.LAUNCH]
+        for phase, ops in engine.plan.phases.items()
+    }
+    assert [(int(span["step"]), sites[span["op"]].name) for span in stamped] == [
+        (step, site) for step, phase in enumerate(engine.phases) for site in launched[phase]
+    ]
+    assert (stamped["end_ns"] >= stamped["begin_ns"]).all()
+    passed = stamped["begin_ns"][1:] - stamped["end_ns"][:-1]
+    same_step = np.diff(stamped["step"]) == 0
+    assert (passed[same_step] >= 0).all()
+    assert (passed[~same_step] >= -slack).all()  # the clock may be set between steps
+
+
 def test_a_long_run_loses_no_stamps(device: CudaDevice) -> None:
     workload = small_workload(replace(GROUPED_F16, context=4096), n_tokens=2 * STAMP_STEPS + 100)
     with closing(open_backend(workload, device)) as backend:

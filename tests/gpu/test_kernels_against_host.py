@@ -356,20 +356,47 @@ def test_the_first_fault_is_kept_and_the_next_run_works(runner: KernelRunner) ->
 # ------------------------------------------------------------------------------ stamps
 
 
-@pytest.mark.parametrize("kernel", ["qkv_f16", "attention", "logits_f32", "argmax"])
-def test_stamps_go_to_the_row_of_the_step(runner: KernelRunner, kernel: str) -> None:
-    values = {**SHAPES["15m"], "T": 1}
-    given = {
-        "qkv_f16": rope_inputs(1, 64),
-        "attention": {"mask": causal_mask(1, 64, 40)},
-        "logits_f32": {"pos": [3], "out_ids": [0]},
+STAMPED = ("qkv_f16", "attention", "logits_f32", "argmax", "project_f16", "gate_up_f32")
+
+
+def stamped(
+    runner: KernelRunner, kernel: str, n_tokens: int = 1, **options: Any
+) -> NDArray[np.int64]:
+    """Run steps of a kernel on a ring of three; return all stamps."""
+    values = {**SHAPES["15m"], "T": n_tokens, "K": 288}
+    given: dict[str, dict[str, Any]] = {
+        "qkv_f16": rope_inputs(n_tokens, 64),
+        "attention": {"mask": causal_mask(n_tokens, 64, 40)},
+        "logits_f32": {"pos": np.arange(n_tokens), "out_ids": [0]},
     }
     instance, arrays = make(kernel, values, **given.get(kernel, {}))
-    fault, times = runner.run_steps(instance, arrays, 5, capacity=3, slot=1, n_slots=4)
+    fault, times = runner.run_steps(instance, arrays, 5, capacity=3, **options)
     assert fault is None
-    assert (times[:, [0, 2, 3]] == 0).all()
-    begin, end = times[:, 1, 0].astype(np.int64), times[:, 1, 1].astype(np.int64)
+    return times.astype(np.int64)
+
+
+ORDER = (1, 2, 0, 3)
+"""Where steps 1 to 4 of five lie: in a ring of three, the last one behind it."""
+
+
+@pytest.mark.parametrize(("slot", "n_slots"), [(0, 1), (1, 4), (600, 700)])
+@pytest.mark.parametrize("n_tokens", [1, 17])
+@pytest.mark.parametrize("kernel", STAMPED)
+def test_stamps_go_to_the_row_of_the_step(
+    runner: KernelRunner, kernel: str, n_tokens: int, slot: int, n_slots: int
+) -> None:
+    times = stamped(runner, kernel, n_tokens, slot=slot, n_slots=n_slots)
+    begin, end = times[ORDER, slot, 0], times[ORDER, slot, 1]
     assert (begin > 0).all()
     assert (end >= begin).all()
-    order = [2, 0, 1]  # steps 2, 3, 4 of a ring of 3
-    assert (np.diff(begin[order]) >= 0).all()  # some GPUs' timers have long ticks
+    assert (begin[1:] >= end[:-1]).all()  # some GPUs' timers have long ticks
+    times[:, slot] = 0
+    assert not times.any()
+
+
+def test_a_step_without_a_launch_leaves_zeros(runner: KernelRunner) -> None:
+    for skipped in ({2}, {3}, {4}, {1, 4}):
+        times = stamped(runner, "project_f16", slot=2, n_slots=3, skipped=skipped)
+        ran = [bool(row.all()) for row in times[ORDER, 2]]
+        assert ran == [step not in skipped for step in range(1, 5)]
+        assert not times[ORDER, 2][np.logical_not(ran)].any()

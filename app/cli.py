@@ -28,7 +28,7 @@ from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.text import render_text
 from syncscope.app.results import BenchResult
 from syncscope.app.session import Progress, run_bench
-from syncscope.app.variants import Variant, preset_variant
+from syncscope.app.variants import Variant, each_dropped, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.kernels.sampling import GREEDY, Sampling
@@ -164,6 +164,13 @@ def _bench_parser() -> argparse.ArgumentParser:
         "--drop", type=_items, default=[], help="syncs to remove raw: [PHASE:]SITE,..; * matches"
     )
     how.add_argument(
+        "--drop-each",
+        type=_items,
+        default=[],
+        metavar="SITE,..",
+        help="one more variant per sync, each without it alone; safe: all that make no hazard",
+    )
+    how.add_argument(
         "--allow-hazards", action="store_true", help="run also what is not proved to be safe"
     )
     how.add_argument(
@@ -190,7 +197,8 @@ def _bench_parser() -> argparse.ArgumentParser:
 def _variants(options: argparse.Namespace) -> list[Variant]:
     """Presets, each with the extra passes and the drops that were asked for."""
     passes, drop = options.passes, options.drop
-    presets = options.preset or (["baseline"] if passes or drop else ["baseline", "all"])
+    changed = passes or drop or options.drop_each
+    presets = options.preset or (["baseline"] if changed else ["baseline", "all"])
     values: dict[str, int] = {}
     for text in passes:
         name, value = parse_pass(text)
@@ -217,6 +225,18 @@ def _sampling(options: argparse.Namespace) -> Sampling:
             "greatest logit is taken; give --temperature 1, say"
         )
     return replace(GREEDY, **asked)
+
+
+def _with_each_dropped(
+    workload: Workload, variants: Sequence[Variant], sites: Sequence[str], rules: str
+) -> list[Variant]:
+    """Return each variant followed by those that lack one of its syncs."""
+    baseline = workload.plan()
+    return [
+        found
+        for variant in variants
+        for found in (variant, *each_dropped(baseline, variant, sites, rules))
+    ]
 
 
 def _device(options: argparse.Namespace) -> tuple[Device, str]:
@@ -327,6 +347,8 @@ def bench(arguments: Sequence[str]) -> int:
     model = load_model(options.model, options.seed)
     prompt = tuple(model.tokenizer.encode(options.prompt))
     workload = Workload(model, prompt, options.tokens, options.ubatch, sampling)
+    if options.drop_each:
+        variants = _with_each_dropped(workload, variants, options.drop_each, device.rules)
     show, end = _progress(sys.stderr.isatty() and not options.quiet)
     try:
         result = run_bench(workload, device, variants, show, options.prompt, options.rounds)

@@ -291,7 +291,7 @@ def run_bench(
     UsageError
         For a variant that cannot be planned.
     """
-    wanted = [REFERENCE, *(each for each in variants if each != REFERENCE)]
+    wanted = [REFERENCE, *(each for each in variants if each.id != REFERENCE.id)]
     ids = [each.id for each in wanted]
     if len(set(ids)) != len(ids):
         raise UsageError(f"a variant is asked for twice: {', '.join(ids)}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.missing import hazards_added
-from syncscope.sched_core.passes.drop_sites import drop_sites
+from syncscope.sched_core.passes.drop_sites import drop_sites, sync_sites
 from syncscope.sched_core.passes.registry import (
     FILTERED_PRESETS,
     PRESETS,
@@ -57,6 +57,9 @@ def preset_variant(
 REFERENCE = Variant("baseline", PRESETS["baseline"])
 """What the output of every other variant is compared with."""
 
+SAFE = "safe"
+"""Among the sites of `each_dropped`: every sync that makes no hazard when it alone is dropped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -91,7 +94,7 @@ def plan_variant(baseline: Plan, variant: Variant, rules: str = "practical") -> 
     applied = apply_passes(
         baseline, variant.passes, CUDA, rules, variant.filtered, variant.allow_hazards
     )
-    preset = variant.id.removesuffix(" -drop")
+    preset = variant.id.partition(" -")[0]
     try:
         plan, dropped = drop_sites(applied.plan, variant.drop)
     except UsageError as error:
@@ -104,3 +107,50 @@ def plan_variant(baseline: Plan, variant: Variant, rules: str = "practical") -> 
                 f"{missing_sentence(program, missing[0])}; --allow-hazards runs it all the same"
             )
     return Planned(variant, plan, applied, dropped)
+
+
+def each_dropped(
+    baseline: Plan, variant: Variant, sites: Iterable[str], rules: str = "practical"
+) -> tuple[Variant, ...]:
+    """Return one variant per sync: the given one, with that sync dropped as well.
+
+    Parameters
+    ----------
+    baseline : Plan
+    variant : Variant
+    sites : iterable of str
+        ``SITE``, dropped in every phase, ``PHASE:SITE``, or `SAFE`; ``*`` matches any run of
+        characters, and each site that matches gives a variant.
+    rules : str
+        What `SAFE` is judged by.
+
+    Raises
+    ------
+    UsageError
+        For a variant that cannot be planned, or a pattern that matches no sync site.
+    """
+    plan = plan_variant(baseline, variant, rules).plan
+    chosen: list[str] = []
+    for text in sites:
+        if text == SAFE:
+            chosen += _safe_alone(plan, rules)
+        else:
+            found = drop_sites(plan, [text], "--drop-each")[1]
+            chosen += found if ":" in text else map(_site, found)
+    return tuple(
+        replace(variant, id=f"{variant.id} -{site}", drop=(*variant.drop, site))
+        for site in dict.fromkeys(chosen)
+    )
+
+
+def _site(unit: str) -> str:
+    return unit.partition(":")[2]
+
+
+def _safe_alone(plan: Plan, rules: str) -> list[str]:
+    """Return the sites of which each can be dropped alone, in every phase that has it."""
+    return [
+        site
+        for site in dict.fromkeys(map(_site, sync_sites(plan)))
+        if not hazards_added(plan, drop_sites(plan, [site])[0], rules)[1]
+    ]

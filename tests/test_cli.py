@@ -218,6 +218,28 @@ def test_a_gate_that_cannot_tell_fails_and_says_what_to_do(capsys, arguments, re
     assert all(remedy in each for each in lines)
 
 
+def test_drop_each_gives_a_variant_per_sync_in_every_output(tmp_path, capsys):
+    files = [f"--{name}={tmp_path / name}" for name in ("json", "csv", "markdown")]
+    code, out, _ = run(capsys, "--drop-each", "safe", "--sim", "adversarial", *files)
+    assert code == 0
+    variants = bench(tmp_path, "json")["variants"]
+    assert len(variants) == 1 + 17
+    assert all(each["bit_exact"] for each in variants)
+    for each in variants[1:]:
+        assert each["syncs_per_step"] == 17
+        assert each["id"] in (tmp_path / "csv").read_text("utf-8")
+        assert each["id"] in (tmp_path / "markdown").read_text("utf-8")
+        assert each["id"] in out
+
+
+def test_drop_each_refuses_what_is_not_safe_unless_it_is_allowed(capsys):
+    needed = ["--drop-each", "input.out_ids.sync_after"]
+    assert "may read" in refused(capsys, 2, *needed)
+    code, out, _ = run(capsys, *needed, "--allow-hazards")
+    assert code == 1
+    assert "baseline -input.out_ids.sync_after" in out
+
+
 def test_a_hazard_of_the_analysis_counts_without_a_stale_read(tmp_path, capsys):
     # in this data order the reads happen to be right
     drop = ["--preset", "saaasg", "--drop", "inputs.sync_after", "--ubatch", "3"]
@@ -257,6 +279,8 @@ def test_a_slower_variant_fails_its_gate(capsys):
         (["--drop", "input.out_ids.sync_after"], "may read"),
         (["--drop", "input.*.sync_after"], "--allow-hazards"),
         (["--preset", "saaasg", "--drop", "prompt:inputs.sync_after"], "may overwrite"),
+        (["--drop-each", "input.pos.sync_befor"], "input.pos.sync_before"),
+        (["--drop-each", "logits.get1.sync,logits.copy"], "--drop-each logits.copy"),
         (["--rules", "lenient"], "strict"),
         (["--profile", "h20"], "h200"),
         (["--device", "simm"], "sim"),
@@ -288,16 +312,16 @@ def test_a_wrong_request_is_one_line_that_names_what_is_valid(capsys, arguments,
     assert names in refused(capsys, 2, *arguments)
 
 
-@pytest.mark.parametrize(
-    "option",
-    ["device", "profile", "model", "preset", "passes", "drop", "fail-on", *cli.OUTPUTS],
-)
+LISTS = ["preset", "passes", "drop", "drop-each", "fail-on"]
+
+
+@pytest.mark.parametrize("option", ["device", "profile", "model", *LISTS, *cli.OUTPUTS])
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_value_is_refused(capsys, option, value):
     assert f"--{option}: the value is empty" in refused(capsys, 2, f"--{option}", value)
 
 
-@pytest.mark.parametrize("option", ["preset", "passes", "drop", "fail-on"])
+@pytest.mark.parametrize("option", LISTS)
 def test_a_list_of_nothing_is_refused(capsys, option):
     assert f"--{option}: the value is empty" in refused(capsys, 2, f"--{option}", ", ,")
 

@@ -30,7 +30,9 @@ def sync_sites(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ...]]:
+def drop_sites(
+    plan: Plan, patterns: Iterable[str], option: str = "--drop"
+) -> tuple[Plan, tuple[str, ...]]:
     """Remove the sync sites that match; of a blocking copy only the blocking is removed.
 
     Parameters
@@ -38,6 +40,8 @@ def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ..
     plan : Plan
     patterns : iterable of str
         ``SITE`` (all phases) or ``PHASE:SITE``; ``*`` matches any run of characters.
+    option : str
+        Where the patterns come from, for errors.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ..
         if not colon:
             phase, site = "*", phase
         elif phase not in PHASES:
-            raise UsageError(f"--drop {text}: unknown phase {phase}; {nearest(phase, PHASES)}")
+            raise UsageError(f"{option} {text}: unknown phase {phase}; {nearest(phase, PHASES)}")
         wanted.append((text, phase, site))
     hit: set[str] = set()
     dropped: list[str] = []
@@ -83,6 +87,6 @@ def drop_sites(plan: Plan, patterns: Iterable[str]) -> tuple[Plan, tuple[str, ..
                 op.site for ops in plan.phases.values() for op in ops if _is_sync_site(op)
             )
             raise UsageError(
-                f"--drop {text}: no such sync site in this plan; {nearest(site, known)}"
+                f"{option} {text}: no such sync site in this plan; {nearest(site, known)}"
             )
     return replace(plan, phases=phases), tuple(dropped)

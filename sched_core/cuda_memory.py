@@ -46,7 +46,9 @@ def translated(drv: Any, error: Exception, call: str) -> DeviceError:
     """Return the DeviceError for an exception of PyCUDA's."""
     if isinstance(error, drv.MemoryError):
         return driver_error(2, call)
-    return DeviceError(f"{call}: {error}; look at nvidia-smi and the kernel log")
+    return DeviceError(
+        f"{call}: {error}; look at nvidia-smi and the kernel log, or run again in a new process"
+    )
 
 
 class Pushed:

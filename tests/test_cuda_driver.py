@@ -61,7 +61,13 @@ def test_the_library_is_that_of_the_platform() -> None:
 
 @pytest.mark.parametrize(
     ("status", "remedy"),
-    [(2, "smaller model"), (100, "nvidia-smi"), (700, "next one"), (222, "driver"), (12345, "log")],
+    [
+        (2, "smaller model"),
+        (100, "nvidia-smi"),
+        (700, "run again"),
+        (222, "driver"),
+        (12345, "log"),
+    ],
 )
 def test_every_error_names_the_call_and_a_remedy(status: int, remedy: str) -> None:
     text = str(driver_error(status, "step 7, layer.0.qkv: cuLaunchKernel"))

@@ -82,7 +82,7 @@ LIBRARY = CUDA_LIBRARY.decode()
 NO_DRIVER = "install the NVIDIA driver, or use --device sim"
 TOO_OLD = "update the NVIDIA driver to 525 or later, or use --device sim"
 
-_LOST = "the GPU gave up on this run: run again, in a new process if it refuses"
+_LOST = "the GPU gave up on this run; run again, in a new process if that fails too"
 _REMEDIES = {
     2: "use a smaller model or fewer tokens, or free memory of the GPU",
     3: NO_DRIVER,

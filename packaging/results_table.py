@@ -69,6 +69,8 @@ def table(headers: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1)
 def rows(folder: Path) -> list[str]:
     """Return the table of step medians, one line per model: per variant, and what is saved."""
     results = sorted(read(bench_files(folder), BENCH), key=model_size)
+    if not results:
+        return [NOTHING]
     names = [variant["id"] for variant in results[0]["variants"]]
     lines = []
     for result in results:

@@ -19,8 +19,8 @@
 #              kernels' tests; three processes side by side
 #
 # LIMIT_S (default 570) is for all of it: a step that no longer fits is cut short or left out, and named;
-# what there is by then is packed.  MODELS, DROP_MODELS, TOKENS, ROUNDS, PRESETS and PROMPT choose what is
-# measured.  PYTHON (default python3) needs numpy, Cython, setuptools, pytest, pytest-timeout and PyCUDA (or
+# what there is by then is packed.  MODELS, DROP_MODELS, TOKENS, ROUNDS, DROP_ROUNDS, PRESETS and PROMPT choose
+# what is measured.  PYTHON (default python3) needs numpy, Cython, setuptools, pytest, pytest-timeout and PyCUDA (or
 # find them in WHEELS).  SYNCSCOPE_COMMIT names the commit where the checkout was copied without its history.
 set -uo pipefail
 
@@ -138,7 +138,7 @@ fi
 
 if wanted drops; then
     for model in ${DROP_MODELS:-shape:15m shape:135m shape:1b}; do
-        bench "drops-${model#shape:}" 300 --model "$model" --drop-each safe
+        bench "drops-${model#shape:}" 300 --model "$model" --drop-each safe --rounds "${DROP_ROUNDS:-$rounds}"
     done
 fi
 

@@ -56,7 +56,7 @@ def test_a_leak_of_each_kind_is_seen(name, tmp_path):
         if name == "objects":
             kept.append([])
         elif name == "host_nbytes":
-            kept.append(np.ones(300 << 10, np.uint8))
+            kept.append(np.ones(3 << 20, np.uint8))
         elif name == "files":
             kept.append((tmp_path / "file").open("w"))
         else:

@@ -21,10 +21,12 @@ from helpers.endurance import (
     run_sequence,
     with_restart,
 )
+from helpers.faults import FATAL_PTX
 from helpers.gpu import GROUPED_F16, first_gpu, has_context, open_backend, small_workload
 from syncscope.app.devices import CudaDevice
 from syncscope.app.variants import plan_variant, preset_variant
 from syncscope.app.workload import Workload
+from syncscope.kernels.loader import load_modules
 from syncscope.kernels.registry import load_model
 from syncscope.sched_core.backend import KernelTable
 from syncscope.sched_core.cuda_backend import CudaBackend
@@ -90,9 +92,12 @@ def test_opening_and_closing_fifty_times_leaves_nothing_behind(
 ) -> None:
     workload = tiny_workload(6)
     plan = plan_of(workload, "all")
+    images = [*dict.fromkeys(load_modules(device.gpu.arch).values()), FATAL_PTX]
 
-    def bare() -> None:
+    def driver_alone() -> None:
         context = cuda_driver.Device(device.gpu.index).make_context()
+        modules = [cuda_driver.module_from_buffer(image) for image in images]
+        modules.clear()
         context.pop()
         context.detach()
 
@@ -104,9 +109,9 @@ def test_opening_and_closing_fifty_times_leaves_nothing_behind(
             engine.drain()
             assert len(engine.take_spans())
 
-    driver = growth_per_cycle(bare, 25, gauges)
+    driver = growth_per_cycle(driver_alone, 25, gauges)
     found = growth_per_cycle(ours, 50, gauges)
-    show("a bare context, growth per cycle", driver)
+    show("a context and its modules without Syncscope, growth per cycle", driver)
     show("open, run, close, growth per cycle", found)
     assert not risen(found, driver)
 

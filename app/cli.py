@@ -32,11 +32,11 @@ from syncscope.app.variants import Variant, each_dropped, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.kernels.sampling import GREEDY, Sampling
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.cuda_backend import RECORDS, WAITS
 from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, UsageError
 from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.registry import parse_pass
+from syncscope.sched_core.profile import load_profile
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

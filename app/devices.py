@@ -17,12 +17,12 @@ from syncscope.app.workload import Workload
 from syncscope.kernels.cuda_launch import ADVANCE_SHAPE, ADVANCE_STEP, FAULTS, launch_shape
 from syncscope.kernels.loader import load_modules
 from syncscope.kernels.signature import Instance, parameter_type
-from syncscope.sched_core.costs import Profile, profile_rows
 from syncscope.sched_core.cuda_backend import CudaBackend, pycuda_problem
 from syncscope.sched_core.cuda_driver import GPU, LIBRARY, driver_version, list_gpus
 from syncscope.sched_core.cuda_launches import ADVANCE
 from syncscope.sched_core.cuda_memory import DeviceKernel
 from syncscope.sched_core.errors import DeviceError, UsageError
+from syncscope.sched_core.profile import Profile, profile_rows
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
 

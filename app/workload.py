@@ -66,6 +66,11 @@ class Workload:
         return len(self.prompt) + self.n_tokens - 1
 
     @property
+    def visible(self) -> float:
+        """KV rows that attention looks at in a decode step, on average."""
+        return len(self.prompt) + self.n_tokens / 2
+
+    @property
     def n_kv(self) -> int:
         """Rows of the KV cache."""
         rounded = -(-self.n_positions // KV_GRANULE) * KV_GRANULE
@@ -106,7 +111,7 @@ class Workload:
 
     def kernels(self) -> KernelTable:
         """Return the host kernels that the plan names."""
-        return host_table(self.instances())
+        return host_table(self.instances(), self.visible)
 
     def contents(self) -> dict[str, npt.NDArray[Any]]:
         """Return what buffers hold before the first step: weights, and the prompt."""

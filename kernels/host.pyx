@@ -12,6 +12,7 @@ from syncscope.sched_core.backend cimport (
     STATUS_KERNEL_FAULT, STATUS_OK, KernelTable, fault_t, kernel_t,
 )
 
+from syncscope.kernels.work import work_of
 from syncscope.sched_core.errors import KernelFault, UsageError
 
 ctypedef fused weight_t:
@@ -522,12 +523,14 @@ FUNCTIONS = {
 """Address of each kernel's host twin, a `kernel_t`."""
 
 
-def host_table(instances):
+def host_table(instances, double visible=0):
     """Return the kernel table of the host for kernel instances.
 
     Parameters
     ----------
     instances : iterable of syncscope.kernels.signature.Instance
+    visible : float
+        Rows of the KV cache that attention looks at, on average; it counts for costs alone.
 
     Returns
     -------
@@ -540,7 +543,7 @@ def host_table(instances):
             raise UsageError(f"kernel {instance.kernel.name} has no host twin")
         address = FUNCTIONS[instance.kernel.name]
         table.add(
-            instance.name, <kernel_t>address, instance.params, instance.moved, instance.work
+            instance.name, <kernel_t>address, instance.params, work_of(instance, visible)
         )
     return table
 

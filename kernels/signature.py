@@ -269,3 +269,24 @@ KERNELS: Mapping[str, Kernel] = {
     )
 }  # fmt: skip
 """Every kernel by name."""
+
+_NAME = re.compile(r"(\w+)\(((?:\w+=[^,()=]+,?)*)\)")
+
+
+def parse_instance(name: str) -> Instance:
+    """Return the instance of a name, such as ``argmax(V=512)``.
+
+    Raises
+    ------
+    UsageError
+        If no kernel's instance has that name.
+    """
+    match = _NAME.fullmatch(name)
+    try:
+        if match is None:
+            raise ValueError
+        pairs = (part.split("=") for part in match[2].split(",") if part)
+        found = KERNELS[match[1]].instance(**{key: float(value) for key, value in pairs})
+    except (KeyError, ValueError):
+        raise UsageError(f"{name!r} is no kernel instance of this version") from None
+    return found

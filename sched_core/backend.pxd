@@ -84,13 +84,12 @@ ctypedef struct backend_vt:
 
 cdef class KernelTable:
     cdef readonly dict index               # name -> position
-    cdef readonly dict cost                # name -> (bytes moved, multiply-adds) of one run
+    cdef readonly dict work                # name -> costs.Work of one run
     cdef list _params                      # keeps the parameter arrays alive
     cdef kernel_t *_function
     cdef double **_param
     cdef int _capacity
-    cdef int add(self, str name, kernel_t function, object params, double moved,
-                 double work) except -1
+    cdef int add(self, str name, kernel_t function, object params, object work) except -1
 
 
 cdef class Backend:

@@ -4,6 +4,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from syncscope.sched_core.costs import Work
 from syncscope.sched_core.program import Program
 from syncscope.sched_core.recorder import SpanRing
 
@@ -14,7 +15,7 @@ class KernelTable:
     @property
     def index(self) -> dict[str, int]: ...
     @property
-    def cost(self) -> dict[str, tuple[float, float]]: ...
+    def work(self) -> dict[str, Work]: ...
     def __len__(self) -> int: ...
     def position(self, name: str) -> int: ...
 

@@ -19,14 +19,14 @@ BOUNDED, LOWER_BOUND = SPAN_BOUNDED, SPAN_LOWER_BOUND
 
 
 cdef class KernelTable:
-    """Kernel instances by name: the function, its constant parameters and its cost.
+    """Kernel instances by name: the function, its constant parameters and its work.
 
     Filled by `syncscope.kernels.host`; handed to a backend by whoever joins the two.
     """
 
     def __cinit__(self):
         self.index = {}
-        self.cost = {}
+        self.work = {}
         self._params = []
         self._function = NULL
         self._param = NULL
@@ -39,9 +39,8 @@ cdef class KernelTable:
     def __len__(self):
         return len(self.index)
 
-    cdef int add(self, str name, kernel_t function, object params, double moved,
-                 double work) except -1:
-        """Add an instance; its numbers, the bytes it moves, its multiply-adds."""
+    cdef int add(self, str name, kernel_t function, object params, object work) except -1:
+        """Add an instance: its numbers, and what one run has to do, a `costs.Work`."""
         cdef int n = len(self.index)
         cdef double[::1] values
         if name in self.index:
@@ -57,7 +56,7 @@ cdef class KernelTable:
         self._function[n] = function
         self._param[n] = &values[0]
         self.index[name] = n
-        self.cost[name] = (moved, work)
+        self.work[name] = work
         return 0
 
     def position(self, str name):

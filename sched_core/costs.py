@@ -1,85 +1,87 @@
-"""What things cost on a device: a profile, and the cost of each row of a Program under it."""
+"""What each row of a Program costs under a profile."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from importlib import resources
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.sched_core.errors import UsageError, nearest
+from syncscope.sched_core.profile import Profile
 from syncscope.sched_core.program import BLOCKING, NO_KERNEL, Program
 from syncscope.sched_core.records import Kind
 
-PROFILES = ("h200", "rtx3090")
-
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """Costs of one device; times in nanoseconds, rates per nanosecond.
+class Work:
+    """What one run of a kernel has to do, as far as its time depends on it.
 
-    Call costs are what the host spends in an API call.  A copy, launch or graph starts `*_start_ns`
-    after its call at the earliest; a host wait that had to wait returns `sync_return_ns` after
-    what it waited for.  A kernel takes ``kernel_ns + max(moved / device_bytes_per_ns,
-    multiply_adds / device_macs_per_ns)``, host work the same with its own figures.
-
-    `status` says where the figures come from: ``calibrated``, ``provisional`` or ``estimated``.
+    Parameters
+    ----------
+    moved : float
+        Bytes read and written.  An access says what an op may touch, such as all rows of a table;
+        what it moves can be less.
+    macs : float
+        Multiply-adds.
+    kernel : str
+        What `Profile.kernels` calls it.
+    l2_loads : float
+        Loads, each waiting for the one before, of what the kernel before left in the L2 cache.
+    loads : float
+        The same of what has to come from the L2 cache or from memory, such as weights: those of
+        the warp that has most.
     """
 
-    name: str
-    device_name: str
-    status: str
-    source: str
-    host_ns: float
-    host_bytes_per_ns: float
-    host_macs_per_ns: float
-    launch_call_ns: float
-    launch_start_ns: float
-    kernel_ns: float
-    device_bytes_per_ns: float
-    device_macs_per_ns: float
-    graph_call_ns: float
-    graph_call_per_node_ns: float
-    graph_start_ns: float
-    copy_call_ns: float
-    copy_start_ns: float
-    copy_ns: float
-    h2d_bytes_per_ns: float
-    d2h_bytes_per_ns: float
-    pageable_call_ns: float
-    pageable_bytes_per_ns: float
-    record_call_ns: float
-    wait_call_ns: float
-    sync_call_ns: float
-    sync_return_ns: float
+    moved: float = 0.0
+    macs: float = 0.0
+    kernel: str = ""
+    l2_loads: float = 0.0
+    loads: float = 0.0
 
 
-def load_profile(name: str) -> Profile:
-    """Read a shipped profile.
+NO_WORK = Work()
 
-    Raises
-    ------
-    UsageError
-        Unknown name; the message has the nearest known ones.
+
+def host_time_ns(work: Work, profile: Profile) -> float:
+    """Return how long the host takes: a call, and the larger of its traffic and its arithmetic."""
+    traffic = work.moved / profile.host_bytes_per_ns
+    return profile.host_ns + max(traffic, work.macs / profile.host_macs_per_ns)
+
+
+def kernel_time_ns(work: Work, profile: Profile, from_memory: bool) -> float:
+    """Return how long a device kernel takes, up to the begin of the next one of a graph.
+
+    Fixed time, loads from the L2 cache, then what takes longest: loads that wait for each other,
+    the traffic behind the first load, or the arithmetic.
+
+    Parameters
+    ----------
+    work : Work
+    profile : Profile
+    from_memory : bool
+        Whether `Work.loads` are answered by memory.
     """
-    if name not in PROFILES:
-        raise UsageError(f"unknown profile {name}; {nearest(name, PROFILES)}")
-    folder = resources.files("syncscope.sched_core") / "profiles"
-    data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    return Profile(**{each.name: data[each.name] for each in fields(Profile)})
+    load_ns = profile.memory_load_ns if from_memory else profile.l2_load_ns
+    return (
+        profile.kernels.get(work.kernel, profile.kernel_ns)
+        + work.l2_loads * profile.l2_load_ns
+        + max(
+            work.loads * load_ns,
+            min(work.loads, 1.0) * load_ns + work.moved / profile.device_bytes_per_ns,
+            work.macs / profile.device_macs_per_ns,
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Of each row (ops, then members): host time of the call, device time, and copy engine.
 
-    `engine` is 0 for host to device, 1 for device to host, -1 for what needs no copy engine.
-    `waits` is 1 where the call returns only after the copy: a blocking one, unless from device to
-    device, or one to pageable memory.
+    `engine` is 0 for the engine that copies to the device, 1 for the one that copies to the host,
+    -1 for what needs none: kernels, and copies that travel with the commands.  `waits` is 1 where
+    the call returns only after the copy: a blocking one, unless from device to device, or one to
+    pageable memory.
     """
 
     call_ns: npt.NDArray[np.int64]
@@ -87,76 +89,118 @@ class Costs:
     engine: npt.NDArray[np.int8]
     waits: npt.NDArray[np.uint8]
     launch_start_ns: int
+    launch_gap_ns: int
     graph_start_ns: int
     copy_start_ns: int
+    switch_ns: int
     sync_return_ns: int
 
 
-def row_costs(
-    program: Program, profile: Profile, kernels: Mapping[str, tuple[float, float]]
-) -> Costs:
+def row_costs(program: Program, profile: Profile, kernels: Mapping[str, Work]) -> Costs:
     """Cost each row of a program under a profile.
 
     Parameters
     ----------
     program : Program
     profile : Profile
-    kernels : mapping of str to (float, float)
-        Bytes moved and multiply-adds of one run of each kernel instance.  An access says what an
-        op may touch, such as all rows of a table; what it moves can be less.
+    kernels : mapping of str to Work
+        Of each kernel instance; one that is missing has nothing to do.
     """
     rows = np.concatenate([program.ops, program.members])
     kind = rows["kind"]
-    nbytes = rows["nbytes"].astype(np.float64)
-    cost = np.array([*(kernels.get(each, (0.0, 0.0)) for each in program.kernels), (0.0, 0.0)])
-    kernel = np.where(rows["kernel"] == NO_KERNEL, len(program.kernels), rows["kernel"])
-    moved, macs = cost[kernel].T
     call = np.zeros(len(rows))
     run = np.zeros(len(rows))
-    engine = np.full(len(rows), -1, np.int8)
-    waits = rows["flags"] & BLOCKING
+    works = [*(kernels.get(each, NO_WORK) for each in program.kernels), NO_WORK]
+    work_of = np.where(rows["kernel"] == NO_KERNEL, len(program.kernels), rows["kernel"])
 
     host = kind == Kind.HOST
-    call[host] = profile.host_ns + np.maximum(
-        moved[host] / profile.host_bytes_per_ns, macs[host] / profile.host_macs_per_ns
-    )
+    call[host] = np.array([host_time_ns(each, profile) for each in works])[work_of[host]]
     launch = kind == Kind.LAUNCH
     call[launch] = profile.launch_call_ns
-    run[launch] = profile.kernel_ns + np.maximum(
-        moved[launch] / profile.device_bytes_per_ns, macs[launch] / profile.device_macs_per_ns
-    )
+    moved = np.where(launch, np.array([each.moved for each in works])[work_of], 0.0)
+    far = np.asarray(_moved_per_step(program, moved) > profile.l2_nbytes, np.intp)
+    times = [[kernel_time_ns(each, profile, far) for each in works] for far in (False, True)]
+    run[launch] = np.array(times)[far, work_of][launch]
     graph = kind == Kind.GRAPH
-    call[graph] = profile.graph_call_ns + profile.graph_call_per_node_ns * nbytes[graph]
+    call[graph] = profile.graph_call_ns + profile.graph_call_per_node_ns * rows["nbytes"][graph]
     call[kind == Kind.RECORD] = profile.record_call_ns
     call[kind == Kind.WAIT] = profile.wait_call_ns
     call[kind == Kind.SYNC] = profile.sync_call_ns
 
+    engine = np.full(len(rows), -1, np.int8)
+    waits = rows["flags"] & BLOCKING
     memory = [each.memory for each in program.buffers]
     for i in np.flatnonzero(kind == Kind.COPY):
         source, target = program.accesses["buffer"][rows["access0"][i] :][:2]
-        to_host = memory[target] not in ("device", "managed")
-        rate = profile.d2h_bytes_per_ns if to_host else profile.h2d_bytes_per_ns
-        engine[i] = 1 if to_host else 0
-        call[i] = profile.copy_call_ns
-        if not to_host and memory[source] in ("device", "managed"):
+        copy = copy_costs(memory[source], memory[target], int(rows["nbytes"][i]), profile)
+        call[i], run[i], engine[i] = copy.call_ns, copy.exec_ns, copy.engine
+        if _on_device(memory[source]) and _on_device(memory[target]):
             waits[i] = 0
         waits[i] |= memory[target] == "pageable"
-        if "pageable" in (memory[source], memory[target]):
-            call[i] = profile.pageable_call_ns + nbytes[i] / profile.pageable_bytes_per_ns
-        run[i] = profile.copy_ns + nbytes[i] / rate
     return Costs(
         call_ns=np.rint(call).astype(np.int64),
         exec_ns=np.rint(run).astype(np.int64),
         engine=engine,
         waits=waits.astype(np.uint8),
         launch_start_ns=round(profile.launch_start_ns),
+        launch_gap_ns=round(profile.launch_gap_ns),
         graph_start_ns=round(profile.graph_start_ns),
         copy_start_ns=round(profile.copy_start_ns),
+        switch_ns=round(profile.switch_ns),
         sync_return_ns=round(profile.sync_return_ns),
     )
 
 
-def profile_rows() -> list[dict[str, Any]]:
-    """Return name, device and status of each shipped profile."""
-    found = [load_profile(name) for name in PROFILES]
-    return [{"profile": p.name, "device": p.device_name, "status": p.status} for p in found]
+def _moved_per_step(
+    program: Program, moved: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return, for each row, how many bytes all rows of its step move together."""
+    n_ops, n_steps = len(program.ops), max(1, len(program.step0) - 1)
+    step = np.zeros(len(moved), np.intp)
+    at = np.searchsorted(program.step0, np.arange(n_ops), side="right") - 1
+    step[:n_ops] = np.clip(at, 0, n_steps - 1)
+    for i in np.flatnonzero(program.ops["kind"] == Kind.GRAPH):
+        first = n_ops + int(program.ops["dst"][i])
+        step[first : first + int(program.ops["nbytes"][i])] = step[i]
+    return np.bincount(step, moved, n_steps)[step]
+
+
+# ---- copies -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCosts:
+    """Host time of a copy's call, device time, and engine as in `Costs`."""
+
+    call_ns: float
+    exec_ns: float
+    engine: int
+
+
+def _on_device(memory: str) -> bool:
+    return memory in ("device", "managed")
+
+
+def copy_costs(source: str, target: str, nbytes: int, profile: Profile) -> CopyCosts:
+    """Return what a copy costs.
+
+    Parameters
+    ----------
+    source, target : str
+        Memory of its buffers: ``pinned``, ``pageable``, ``device`` or ``managed``.
+    nbytes : int
+    profile : Profile
+    """
+    is_pageable = "pageable" in (source, target)
+    is_inline = not is_pageable and not _on_device(source) and nbytes <= profile.inline_nbytes
+    call = profile.copy_call_ns
+    if is_pageable:
+        call = profile.pageable_call_ns + nbytes / profile.pageable_bytes_per_ns
+    if not _on_device(target):
+        return CopyCosts(call, profile.d2h_ns + nbytes / profile.d2h_bytes_per_ns, 1)
+    if is_inline:
+        call += nbytes / profile.inline_bytes_per_ns
+    fixed = profile.inline_ns if is_inline else profile.h2d_ns
+    return CopyCosts(
+        call, fixed + nbytes / profile.h2d_bytes_per_ns, -1 if is_inline else 0
+    )

@@ -1,8 +1,10 @@
 """Virtual time: when each call and each execution of issued ops begins and ends.
 
 Rules: a stream is in order; the legacy default stream and the blocking streams of its device wait
-for each other; a device has one copy engine per direction; a host call takes its API cost, and a
-wait returns `sync_return_ns` after what it waited for.  Data plays no part here (see memory).
+for each other; a device has one copy engine per direction; a stream whose work goes on to another
+engine pays `switch_ns`; kernels launched one by one lie `launch_gap_ns` apart; a host call takes its
+API cost, and a wait returns `sync_return_ns` after what it waited for.  Data plays no part here
+(see memory).
 """
 import numpy as np
 
@@ -47,6 +49,15 @@ cdef int64_t _stream_free(machine_t *m, int32_t stream) noexcept nogil:
     return ready
 
 
+cdef int64_t _queued(machine_t *m, int32_t stream, int8_t engine, int64_t gap) noexcept nogil:
+    """When the next work of a stream may begin on an engine, `gap` after work on the same one."""
+    cdef int8_t last = m.stream_engine[stream]
+    cdef int64_t free = _stream_free(m, stream)
+    if last == NO_WORK_YET:
+        return free
+    return free + (gap if last == engine else m.switch_ns)
+
+
 cdef int64_t _execute(machine_t *m, const op_t *op, int64_t step, int64_t begin) noexcept nogil:
     """Run one kernel or copy of a stream from `begin` at the earliest; return its end."""
     cdef int64_t row = op - m.rows
@@ -57,6 +68,7 @@ cdef int64_t _execute(machine_t *m, const op_t *op, int64_t step, int64_t begin)
         free = &m.engine_free[2 * m.stream_device[op.stream] + engine]
         begin = max(begin, free[0])
     end = begin + m.exec_ns[row]
+    m.stream_engine[op.stream] = engine
     if free != NULL:
         free[0] = end
     ring_push(m.ring, begin, end, <int32_t>row, <int32_t>step, m.n_threads + op.stream, ROLE_EXEC,
@@ -94,15 +106,17 @@ cdef void machine_issue(machine_t *m, const op_t *op, int64_t step) noexcept nog
     elif op.kind == KIND_WAIT:
         m.stream_ready[op.stream] = max(_stream_free(m, op.stream), m.event_ready[op.event])
     elif op.kind == KIND_LAUNCH:
+        target = _queued(m, op.stream, COMPUTE, m.launch_gap_ns)
         m.stream_ready[op.stream] = _execute(
-            m, op, step, max(now[0] + m.launch_start_ns, _stream_free(m, op.stream)))
+            m, op, step, max(now[0] + m.launch_start_ns, target))
     elif op.kind == KIND_COPY:
-        target = _execute(m, op, step, max(now[0] + m.copy_start_ns, _stream_free(m, op.stream)))
+        target = _queued(m, op.stream, m.engine[op - m.rows], 0)
+        target = _execute(m, op, step, max(now[0] + m.copy_start_ns, target))
         m.stream_ready[op.stream] = target
         if m.waits[op - m.rows]:
             now[0] = max(now[0], target + m.sync_return_ns)
     elif op.kind == KIND_GRAPH:
-        target = max(now[0] + m.graph_start_ns, _stream_free(m, op.stream))
+        target = max(now[0] + m.graph_start_ns, _queued(m, op.stream, COMPUTE, 0))
         members = <const op_t *>op.dst
         for i in range(op.nbytes):
             target = _execute(m, &members[i], step, target)
@@ -135,6 +149,7 @@ cdef class Machine:
             "event": np.full(int(program.event_base[-1]) + 1, -1, np.int64),
             "engine": np.zeros(2 * (max(devices, default=0) + 1), np.int64),
             "device": np.array([*devices, -1], np.int32),
+            "last": np.full(len(streams) + 1, NO_WORK_YET, np.int8),
             "kind": np.array([*(STREAM_KINDS.index(s.kind) for s in streams), 0], np.uint8),
         }
         m = &self.state
@@ -144,6 +159,7 @@ cdef class Machine:
         m.event_ready = <int64_t *>address(self._arrays["event"])
         m.engine_free = <int64_t *>address(self._arrays["engine"])
         m.stream_device = <int32_t *>address(self._arrays["device"])
+        m.stream_engine = <int8_t *>address(self._arrays["last"])
         m.stream_kind = <uint8_t *>address(self._arrays["kind"])
         m.n_threads = n_threads
         m.n_streams = len(streams)
@@ -152,8 +168,10 @@ cdef class Machine:
         m.engine = <const int8_t *>address(costs.engine)
         m.waits = <const uint8_t *>address(costs.waits)
         m.launch_start_ns = costs.launch_start_ns
+        m.launch_gap_ns = costs.launch_gap_ns
         m.graph_start_ns = costs.graph_start_ns
         m.copy_start_ns = costs.copy_start_ns
+        m.switch_ns = costs.switch_ns
         m.sync_return_ns = costs.sync_return_ns
         m.ring = &recorder.ring
 

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncscope.sched_core.backend import Backend, KernelTable
-from syncscope.sched_core.costs import Profile
+from syncscope.sched_core.profile import Profile
 from syncscope.sched_core.program import Program
 from syncscope.sched_core.recorder import SpanRing
 

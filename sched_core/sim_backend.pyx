@@ -87,7 +87,7 @@ cdef class SimBackend(Backend):
             self.rows.ctypes.data
             + (len(program.ops) + program.ops["dst"][members]) * self.rows.dtype.itemsize
         )
-        costs = row_costs(program, self.profile, self.kernels.cost)
+        costs = row_costs(program, self.profile, self.kernels.work)
         self.machine = Machine(program, self.rows, costs, recorder)
         self.machine.begin_at(before)
         late = [stream.name in self.late for stream in program.streams]

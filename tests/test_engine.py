@@ -21,10 +21,10 @@ from helpers.programs import run_rows
 from syncscope.kernels.host import host_table
 from syncscope.kernels.transformer import instances
 from syncscope.kernels.weights import random_weights
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import SWITCH, Engine
 from syncscope.sched_core.errors import KernelFault
 from syncscope.sched_core.pattern import letter, pattern
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.program import unroll
 from syncscope.sched_core.recorder import ROLES, SpanRing
 from syncscope.sched_core.records import Kind

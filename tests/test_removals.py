@@ -8,9 +8,9 @@ import numpy as np
 from helpers.verdicts import baseline, phases_of, planned, random_requests
 from syncscope.kernels.host import host_table
 from syncscope.sched_core.analyser import Analyser
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.executor import Executor
 from syncscope.sched_core.order import Order
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.program import OP, SCOPES, unroll
 from syncscope.sched_core.recorder import SpanRing
 from syncscope.sched_core.records import Kind

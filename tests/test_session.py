@@ -20,11 +20,11 @@ from syncscope.app.session import run_bench, run_plan
 from syncscope.app.variants import REFERENCE, Planned, Variant, plan_variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.passes.registry import PASSES, available_presets
 from syncscope.sched_core.planner import compute_stream, copy_stream
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.verdict import analyse

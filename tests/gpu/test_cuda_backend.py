@@ -27,13 +27,13 @@ from syncscope.kernels.cuda_launch import FAULTS
 from syncscope.kernels.registry import load_model
 from syncscope.kernels.transformer import ModelConfig, instances
 from syncscope.sched_core.backend import BOUNDED, LOWER_BOUND, KernelTable
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.cuda_backend import WAITS, CudaBackend
 from syncscope.sched_core.cuda_stamps import STAMP_STEPS
 from syncscope.sched_core.engine import SWITCH, Engine
 from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError
 from syncscope.sched_core.passes.drop_sites import sync_sites
 from syncscope.sched_core.passes.registry import available_presets
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Kind
 
 pytestmark = pytest.mark.gpu

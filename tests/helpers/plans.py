@@ -20,12 +20,13 @@ from dataclasses import replace
 
 from syncscope.kernels.transformer import ModelConfig, build_graph
 from syncscope.sched_core.backend import KernelTable
-from syncscope.sched_core.costs import Profile
+from syncscope.sched_core.costs import Work
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.graph import HOST, Graph, Node, Tensor, Use
 from syncscope.sched_core.passes.cuda_graph import CUDA_GRAPH
 from syncscope.sched_core.passes.registry import PASSES, parse_pass
 from syncscope.sched_core.planner import plan_baseline
+from syncscope.sched_core.profile import Profile
 from syncscope.sched_core.recorder import SpanRing
 from syncscope.sched_core.records import Access, Buffer, Event, Kind, Op, Plan, Stream
 from syncscope.sched_core.sim_backend import SimBackend
@@ -170,10 +171,12 @@ def _device_of(buffer: str) -> int:
 PROFILE = Profile(
     name="test", device_name="test", status="estimated", source="round numbers for sums by hand",
     host_ns=0, host_bytes_per_ns=1e9, host_macs_per_ns=1,
-    launch_call_ns=10, launch_start_ns=5, kernel_ns=0, device_bytes_per_ns=1e9,
-    device_macs_per_ns=1,
+    launch_call_ns=10, launch_start_ns=5, launch_gap_ns=0,
     graph_call_ns=20, graph_call_per_node_ns=1, graph_start_ns=7,
-    copy_call_ns=4, copy_start_ns=2, copy_ns=30, h2d_bytes_per_ns=1, d2h_bytes_per_ns=2,
+    kernels={}, kernel_ns=0, l2_load_ns=1, memory_load_ns=2, l2_nbytes=1000,
+    device_bytes_per_ns=1e9, device_macs_per_ns=1,
+    copy_call_ns=4, copy_start_ns=2, inline_nbytes=0, inline_bytes_per_ns=1, inline_ns=1,
+    h2d_ns=30, h2d_bytes_per_ns=1, d2h_ns=30, d2h_bytes_per_ns=2, switch_ns=0,
     pageable_call_ns=9, pageable_bytes_per_ns=4,
     record_call_ns=1, wait_call_ns=1, sync_call_ns=3, sync_return_ns=6,
 )  # fmt: skip
@@ -186,7 +189,7 @@ def named_costs(plan: Plan) -> KernelTable:
     for ops in plan.phases.values():
         for op in ops:
             if re.fullmatch(r"k\d+", op.kernel):
-                table.cost[op.kernel] = (0.0, float(op.kernel[1:]))
+                table.work[op.kernel] = Work(macs=float(op.kernel[1:]))
     return table
 
 

@@ -1,0 +1,1 @@
+"""Profiles from recordings: what a trace shows, and the costs that explain it."""

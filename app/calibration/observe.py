@@ -116,7 +116,8 @@ def joined(every: Iterable[Observations]) -> Observations:
 
 def label(trace: Trace) -> str:
     """Return a name for a trace: its model and its variant."""
-    return " ".join(str(each.get("id", "?")) for each in (trace.model, trace.variant))
+    ids = (str(each.get("id") or "") for each in (trace.model, trace.variant))
+    return " ".join(filter(None, ids))
 
 
 def visible_rows(trace: Trace) -> float:

@@ -13,7 +13,9 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from syncscope import __version__
+from syncscope.app import calibrate as calibration
 from syncscope.app.bench.gates import parse_gates
+from syncscope.app.calibration.fit import fit
 from syncscope.app.conformance import judge
 from syncscope.app.conformance import render_json as conformance_json
 from syncscope.app.conformance import render_text as conformance_text
@@ -37,6 +39,7 @@ from syncscope.sched_core.errors import DeviceError, FileError, SyncscopeError, 
 from syncscope.sched_core.order import RULES
 from syncscope.sched_core.passes.registry import parse_pass
 from syncscope.sched_core.profile import load_profile
+from syncscope.sched_core.trace import Trace
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -108,8 +111,9 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="syncscope",
         description="Which GPU syncs does an inference engine need, and what do they cost?",
-        epilog="Other commands: syncscope models, devices, conformance.  Exit codes: 0 fine; "
-        "1 hazard, mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
+        epilog="Other commands: syncscope models, devices, conformance, calibrate.  Exit codes: "
+        "0 fine; 1 hazard, mismatch or failed gate; 2 usage; 3 device or file trouble; "
+        "130 interrupted.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
@@ -430,10 +434,76 @@ def conformance(arguments: Sequence[str]) -> int:
     return EXIT_FAILED if any(each.why for each in judgements) else 0
 
 
+def calibrate(arguments: Sequence[str]) -> int:
+    """Measure a GPU's API costs, copies and kernels, and write them as a profile."""
+    parser = _Parser(
+        prog="syncscope calibrate",
+        description=calibrate.__doc__,
+        epilog="Use the profile with --profile FILE.  Exit codes: 0 fine; 2 usage; 3 device or "
+        "file trouble.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--device", type=_given, help="cuda or cuda:N")
+    parser.add_argument("--models", type=_items, help="models to run (tiny,shape:15m,shape:1b)")
+    parser.add_argument("--tokens", type=int, help="tokens to generate with each (200)")
+    parser.add_argument(
+        "--from", nargs="+", type=_given, dest="traces", metavar="TRACE",
+        help="fit stored traces instead: what --timeline has written",
+    )  # fmt: skip
+    parser.add_argument("--name", type=_given, default="h200", help="of the profile (h200)")
+    parser.add_argument(
+        "--profile", type=_given, default="h200", help="gives what the traces do not show (h200)"
+    )
+    parser.add_argument("--out", type=_given, metavar="FILE", help="the profile (NAME.json)")
+    parser.add_argument("--timeline", type=_given, metavar="FILE", help="the traces, to fit again")
+    options = parser.parse_args(arguments)
+    out = options.out or f"{options.name}.json"
+    start = load_profile(options.profile)
+    outputs = {"--out": out, "--timeline": options.timeline}
+    if options.traces:
+        for name in ("device", "models", "tokens", "timeline"):
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name}: nothing is run with --from; leave one of them out")
+        for path in options.traces:
+            _check_outputs(outputs, path)
+        traces = calibration.read(options.traces)
+    else:
+        _check_outputs(outputs)
+        traces = _record_calibration(options)
+    if options.timeline:
+        write_traces(traces, options.timeline)
+    found = fit(traces, start, options.name)
+    calibration.save(found.profile, out)
+    _print(calibration.render(found, calibration.check_steps(traces, found.profile)))
+    return 0
+
+
+def _record_calibration(options: argparse.Namespace) -> tuple[Trace, ...]:
+    """Run what a profile is fitted to on a GPU."""
+    asked = options.device or "cuda"
+    if not asked.startswith("cuda"):
+        raise UsageError(f"--device {asked}: a GPU is measured here; give cuda or cuda:N")
+    try:
+        choice = choose_device(asked)
+    except DeviceError as error:
+        remedy = "fit stored traces with --from"
+        raise DeviceError(str(error).replace("use --device sim", remedy)) from None
+    assert choice.gpu is not None
+    tokens = calibration.TOKENS if options.tokens is None else options.tokens
+    show, end = _progress(sys.stderr.isatty())
+    try:
+        return calibration.record(
+            CudaDevice(choice.gpu), options.models or calibration.MODELS, tokens, show
+        )
+    finally:
+        end()
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "models": models,
     "devices": devices,
     "conformance": conformance,
+    "calibrate": calibrate,
 }
 
 

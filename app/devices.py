@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from syncscope.app.workload import Workload
 from syncscope.kernels.cuda_launch import ADVANCE_SHAPE, ADVANCE_STEP, FAULTS, launch_shape
 from syncscope.kernels.loader import load_modules
 from syncscope.kernels.signature import Instance, parameter_type
+from syncscope.sched_core.backend import KernelTable
 from syncscope.sched_core.cuda_backend import CudaBackend, pycuda_problem
 from syncscope.sched_core.cuda_driver import GPU, LIBRARY, driver_version, list_gpus
 from syncscope.sched_core.cuda_launches import ADVANCE
@@ -76,8 +78,18 @@ class SimDevice:
 
     def make_backend(self, workload: Workload, late: frozenset[str]) -> Backend:
         """Return a backend that holds what the workload starts with."""
-        backend = SimBackend(self.profile, workload.kernels(), late, self.compute, self.rules)
-        backend.load(workload.contents())
+        return self.open(workload.kernels(), workload.instances(), workload.contents(), late)
+
+    def open(
+        self,
+        kernels: KernelTable,
+        wanted: Iterable[Instance],
+        contents: Mapping[str, npt.NDArray[Any]],
+        late: frozenset[str] = frozenset(),
+    ) -> Backend:
+        """Return a backend that can run kernel instances and holds some contents."""
+        backend = SimBackend(self.profile, kernels, late, self.compute, self.rules)
+        backend.load(contents)
         return backend
 
     def describe(self) -> dict[str, Any]:
@@ -138,11 +150,24 @@ class CudaDevice:
         DeviceError
             If the GPU, the driver, PyCUDA or the compiled kernels cannot be used.
         """
-        table = device_table(workload.instances(), self.gpu.arch)
-        backend = CudaBackend(
-            workload.kernels(), table, FAULTS, self.gpu.index, self.wait, self.record
-        )
-        backend.load(workload.contents())
+        return self.open(workload.kernels(), workload.instances(), workload.contents())
+
+    def open(
+        self,
+        kernels: KernelTable,
+        wanted: Iterable[Instance],
+        contents: Mapping[str, npt.NDArray[Any]],
+    ) -> Backend:
+        """Return a backend that can run kernel instances and holds some contents.
+
+        Raises
+        ------
+        DeviceError
+            As `make_backend`.
+        """
+        table = device_table(wanted, self.gpu.arch)
+        backend = CudaBackend(kernels, table, FAULTS, self.gpu.index, self.wait, self.record)
+        backend.load(contents)
         return backend
 
     def describe(self) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.trace import Trace
 
 
-def simulate(
-    plan: Plan, kernels: KernelTable, phases: Iterable[str], profile: Profile
-) -> Trace:
+def simulate(plan: Plan, kernels: KernelTable, phases: Iterable[str], profile: Profile) -> Trace:
     """Return the trace of a plan under a profile.
 
     Parameters

@@ -105,9 +105,10 @@ class Workload:
         return plan_baseline({name: build_graph(*self._shape(size)) for name, size in shapes})
 
     def instances(self) -> tuple[Instance, ...]:
-        """Return the kernel instances that the plan names; phases share some."""
+        """Return the kernel instances that the plan names, each once."""
         sizes = dict.fromkeys(self.batch_sizes.values())
-        return tuple(each for size in sizes for each in instances(*self._shape(size)))
+        every = (each for size in sizes for each in instances(*self._shape(size)))
+        return tuple({each.name: each for each in every}.values())
 
     def kernels(self) -> KernelTable:
         """Return the host kernels that the plan names."""

@@ -270,7 +270,7 @@ KERNELS: Mapping[str, Kernel] = {
 }  # fmt: skip
 """Every kernel by name."""
 
-_NAME = re.compile(r"(\w+)\(((?:\w+=[^,()=]+,?)*)\)")
+_NAME = re.compile(r"(\w+)\(([^()]*)\)")
 
 
 def parse_instance(name: str) -> Instance:
@@ -282,11 +282,11 @@ def parse_instance(name: str) -> Instance:
         If no kernel's instance has that name.
     """
     match = _NAME.fullmatch(name)
+    kernel = KERNELS.get(match[1]) if match else None
     try:
-        if match is None:
+        if match is None or kernel is None:
             raise ValueError
-        pairs = (part.split("=") for part in match[2].split(",") if part)
-        found = KERNELS[match[1]].instance(**{key: float(value) for key, value in pairs})
-    except (KeyError, ValueError):
+        pairs = (part.partition("=") for part in match[2].split(","))
+        return kernel.instance(**{key: float(value) for key, _, value in pairs})
+    except (ValueError, OverflowError):
         raise UsageError(f"{name!r} is no kernel instance of this version") from None
-    return found

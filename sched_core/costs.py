@@ -151,9 +151,7 @@ def row_costs(program: Program, profile: Profile, kernels: Mapping[str, Work]) -
     )
 
 
-def _moved_per_step(
-    program: Program, moved: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _moved_per_step(program: Program, moved: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return, for each row, how many bytes all rows of its step move together."""
     n_ops, n_steps = len(program.ops), max(1, len(program.step0) - 1)
     step = np.zeros(len(moved), np.intp)
@@ -162,7 +160,8 @@ def _moved_per_step(
     for i in np.flatnonzero(program.ops["kind"] == Kind.GRAPH):
         first = n_ops + int(program.ops["dst"][i])
         step[first : first + int(program.ops["nbytes"][i])] = step[i]
-    return np.bincount(step, moved, n_steps)[step]
+    sums: npt.NDArray[np.float64] = np.bincount(step, moved, n_steps).astype(np.float64)
+    return sums[step]
 
 
 # ---- copies -------------------------------------------------------------------------------------
@@ -201,6 +200,4 @@ def copy_costs(source: str, target: str, nbytes: int, profile: Profile) -> CopyC
     if is_inline:
         call += nbytes / profile.inline_bytes_per_ns
     fixed = profile.inline_ns if is_inline else profile.h2d_ns
-    return CopyCosts(
-        call, fixed + nbytes / profile.h2d_bytes_per_ns, -1 if is_inline else 0
-    )
+    return CopyCosts(call, fixed + nbytes / profile.h2d_bytes_per_ns, -1 if is_inline else 0)

@@ -2,8 +2,8 @@
 
 Rules: a stream is in order; the legacy default stream and the blocking streams of its device wait
 for each other; a device has one copy engine per direction; a stream whose work goes on to another
-engine pays `switch_ns`; kernels launched one by one lie `launch_gap_ns` apart; a host call takes its
-API cost, and a wait returns `sync_return_ns` after what it waited for.  Data plays no part here
+engine pays `switch_ns`; kernels launched one by one lie `launch_gap_ns` apart; a host call takes
+its API cost, and a wait returns `sync_return_ns` after what it waited for.  Data plays no part here
 (see memory).
 """
 import numpy as np

@@ -187,19 +187,16 @@ def parse_profile(data: bytes) -> Profile:
     for what, names in (("no", wanted - values.keys()), ("an unknown", values.keys() - wanted)):
         if names:
             raise FileError(f"it has {what} {ascii(min(names))[1:-1][:60]}")
-    texts = {name: _text(name, values[name]) for name in _TEXTS}
+    texts: dict[str, Any] = {name: _text(name, values[name]) for name in _TEXTS}
     if texts["status"] not in STATUSES:
         raise FileError(f"status is {ascii(texts['status'])[:60]}, not {' or '.join(STATUSES)}")
     if is_scaled:
         return _scale(texts, values["scaled_from"], values["ratios"])
-    return Profile(
-        **texts,
-        kernels=_figures("kernels", values["kernels"], _TIMES),
-        **{name: _figure(name, values[name], _limits(name)) for name in FIGURES},
-    )
+    figures: dict[str, Any] = {name: _figure(name, values[name], _limits(name)) for name in FIGURES}
+    return Profile(**texts, **figures, kernels=_figures("kernels", values["kernels"], _TIMES))
 
 
-def _scale(texts: Mapping[str, str], base: Any, ratios: Any) -> Profile:
+def _scale(texts: dict[str, Any], base: Any, ratios: Any) -> Profile:
     """Return a shipped profile with its figures multiplied."""
     if base not in PROFILES:
         raise FileError(f"scaled_from is {ascii(base)[:60]}, not {' or '.join(PROFILES)}")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from syncscope.kernels.host import FUNCTIONS, host_table, run_instance, select_lanes
 from syncscope.kernels.signature import KERNELS
 from syncscope.kernels.weights import DTYPES
+from syncscope.kernels.work import work_of
 from syncscope.sched_core.errors import KernelFault, UsageError
 
 Array = NDArray[Any]
@@ -88,7 +89,7 @@ def test_table_knows_instances_by_name_with_their_work() -> None:
     instance = KERNELS["argmax"].instance(V=5)
     table = host_table([instance, instance])
     assert len(table) == 1
-    assert table.cost == {"argmax(V=5)": (instance.moved, instance.work)}
+    assert table.work == {"argmax(V=5)": work_of(instance)}
     with pytest.raises(UsageError, match=r"argmax\(V=6\)"):
         table.position("argmax(V=6)")
 

@@ -5,21 +5,27 @@ Costs of `helpers.plans.PROFILE`: a launch call 10, start 5; a graph call 20 and
 call 3, its return 6 after what it waited for.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 from helpers.order import Order
-from helpers.plans import make_plan, run_by_hand
+from helpers.plans import PROFILE, make_plan, run_by_hand
 from helpers.programs import QUICK, issue, plans, unrolled
 from syncscope.sched_core.recorder import ROLES
 
 CALL, EXEC = (ROLES.index(role) for role in ("call", "exec"))
 
 
-def times(text, streams="s t", phases=("decode",), **options):
-    """Return {"site": (begin, end)} of the calls and {"site": ...} of the executions."""
-    _, engine = run_by_hand(make_plan(text, streams, **options), phases)
+def times(text, streams="s t", phases=("decode",), costs=None, **options):
+    """Return {"site": (begin, end)} of the calls and {"site": ...} of the executions.
+
+    `costs` are changes of the profile.
+    """
+    profile = replace(PROFILE, **(costs or {}))
+    _, engine = run_by_hand(make_plan(text, streams, **options), phases, profile=profile)
     found = {CALL: {}, EXEC: {}}
     for span in engine.take_spans():
         if span["step"] == len(phases) - 1:
@@ -87,6 +93,51 @@ def test_copies_of_two_devices_do_not_share_an_engine():
     _, runs = times("a: s copy ha da; b: t copy hb d1b", "s t@1")
     assert runs["a"] == (6, 52)
     assert runs["b"] == (10, 56)
+
+
+def test_kernels_launched_one_by_one_lie_a_gap_apart():
+    text = "a: s k100 w d; b: s k100 w d; c: t k100 w dq; host k500 w h; late: s k1 w d"
+    _, runs = times(text, costs={"launch_gap_ns": 8})
+    assert runs["a"] == (15, 115)
+    assert runs["b"] == (123, 223)
+    assert runs["c"] == (35, 135)
+    assert runs["late"] == (545, 546)  # long after: its own launch is what it waits for
+
+
+def test_a_graph_has_no_gap_between_its_kernels():
+    steps = ["decode"] * 3
+    text = "a: s k10 w d; b: s k20 w d; sync: sync s"
+    calls, runs = times(text, phases=steps, graphs=True, costs={"launch_gap_ns": 8})
+    end = calls["graph"][1]
+    assert (runs["a"][0], runs["b"][0]) == (end + 7, end + 17)
+
+
+def test_a_stream_pays_for_going_to_another_engine_and_back():
+    text = "k: s k100 w d; down: s copy d h; again: s copy d h; up: s copy h d; back: s k9 w d"
+    _, runs = times(text, costs={"switch_ns": 50, "launch_gap_ns": 8})
+    assert runs["k"] == (15, 115)
+    assert runs["down"] == (115 + 50, 203)
+    assert runs["again"] == (203, 241)
+    assert runs["up"] == (241 + 50, 291 + 46)
+    assert runs["back"] == (337 + 50, 396)
+
+
+def test_a_copy_that_travels_with_the_commands_changes_no_engine():
+    costs = {"switch_ns": 50, "inline_nbytes": 16, "inline_ns": 11, "inline_bytes_per_ns": 4}
+    calls, runs = times(
+        "k: s k100 w d; up: s copy h d; up2: t copy h dq; k2: s k9 w d", costs=costs
+    )
+    assert calls["up"] == (10, 10 + 4 + 4)
+    assert runs["up"] == (115, 115 + 11 + 16)
+    assert runs["up2"] == (26 + 2, 55)  # no engine to queue for
+    assert runs["k2"] == (142, 151)
+
+
+def test_an_engine_that_was_left_long_ago_costs_nothing():
+    _, runs = times("k: s k10 w d; host k500 w h; down: s copy d h", costs={"switch_ns": 50})
+    assert runs["down"][0] == 514 + 2
+    _, runs = times("down: s copy d h", costs={"switch_ns": 50})
+    assert runs["down"][0] == 4 + 2
 
 
 def test_a_graph_launch_costs_one_call_and_its_kernels_run_one_after_another():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,8 @@ def fit(traces: Sequence[Trace], start: Profile, name: str) -> Fit:
         raise UsageError("no trace of the plan baseline: its graphs show what kernels take")
     ((device_name, simulated),) = devices
     terms = _terms(seen, start)
-    profile = replace(start, **{term: value for term, (value, _) in terms.items()})
+    values: dict[str, Any] = {term: value for term, (value, _) in terms.items()}
+    profile = replace(start, **values)
     fitted, kernels, shared = _fit_kernels(seen, profile)
     counts = {term: count for term, (_, count) in terms.items()} | shared
     kept = tuple(term for term in FIGURES if term not in counts)
@@ -119,7 +121,9 @@ def _source(traces: Sequence[Trace], kept: Sequence[str], start: Profile) -> str
     first = traces[0]
     what = "simulated traces, a check and no measurement" if first.simulated else "traces"
     versions = " ".join(
-        f"{key} {first.environment[key]}" for key in ("driver", "cuda") if first.environment.get(key)
+        f"{key} {first.environment[key]}"
+        for key in ("driver", "cuda")
+        if first.environment.get(key)
     )
     day = str(first.environment.get("time") or "")[:10]
     made = f"fitted to {what} ({', '.join(map(label, traces))})"
@@ -307,9 +311,7 @@ def _fit_kernels(
         fitted = replace(fitted, device_macs_per_ns=rate)
         counts["device_macs_per_ns"] = len(prompt)
     fits = tuple(
-        KernelFit(
-            each.name, each.took_ns, kernel_time_ns(each.work, fitted, each.from_memory)
-        )
+        KernelFit(each.name, each.took_ns, kernel_time_ns(each.work, fitted, each.from_memory))
         for each in cases
     )
     return fitted, fits, counts

@@ -62,8 +62,8 @@ def fit_kernels(cases: Sequence[KernelCase], start: Profile) -> tuple[Profile, f
         tried.add(matrix.tobytes())
         found = _solve(matrix, cases, found, names)
         best = min(best, found, key=lambda profile: misfit(cases, profile))
-    used = np.array([_terms(case, best, names) for case in cases]).any(axis=0)
-    depends = frozenset(np.array(SHARED)[used[len(names) :]].tolist())
+    counts = (_terms(case, best, names)[len(names) :] for case in cases)
+    depends = frozenset(name for name, *each in zip(SHARED, *counts, strict=True) if any(each))
     return replace(best, kernel_ns=float(np.median([best.kernels[n] for n in names]))), depends
 
 

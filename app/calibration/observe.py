@@ -7,7 +7,7 @@ themselves, so that any plan without a pass but graphs can be observed, the prob
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from statistics import median
@@ -153,10 +153,9 @@ def observe(trace: Trace) -> Observations:
     walk = _Walk(trace)
     walk.calls()
     walk.kernels()
-    return Observations(
-        **{name: walk.rows(name) for name in _ROWS},
-        **{name: tuple(walk.times[name]) for name in ("in_graph", "one_by_one", "of_prompt")},
-    )
+    found: dict[str, Any] = {name: walk.rows(name) for name in _ROWS}
+    found |= {name: tuple(walk.times[name]) for name in ("in_graph", "one_by_one", "of_prompt")}
+    return Observations(**found)
 
 
 _ROWS = tuple(each.name for each in fields(Observations) if each.type == "Rows")
@@ -279,7 +278,7 @@ class _Walk:
             self._note("uploads", op.site, self._nbytes(op), took)
 
     def _note_sync(self, op: Op, step: int, end: int, took: int) -> None:
-        """Note how long what is queued on a stream took, if it is of a sort that tells something."""
+        """Note how long what a stream had to do took, where that tells something."""
         queued = self._queued.get(op.stream)
         if queued is None:
             return
@@ -345,11 +344,10 @@ class _Walk:
         is_graph = len(ops) < len(self.plan.phases[phase]) and phase == "decode"
         name = "in_graph" if is_graph else "one_by_one" if phase == "decode" else "of_prompt"
         launched = [op for op in ops if op.kind == Kind.LAUNCH]
-        works = {
-            op.kernel: work_of(parse_instance(op.kernel), self.visible) for op in launched
-        }
+        works = {op.kernel: work_of(parse_instance(op.kernel), self.visible) for op in launched}
         step_moved = sum(works[op.kernel].moved for op in launched)
-        runs, nexts = defaultdict(list), defaultdict(list)
+        runs: dict[str, list[int]] = defaultdict(list)
+        nexts: dict[str, list[int]] = defaultdict(list)
         for one, two in pairwise([*ops, None]):
             if one is None or one.kind != Kind.LAUNCH:
                 continue

@@ -198,9 +198,10 @@ def run_by_hand(
     phases: Iterable[str] = ("decode",),
     late: Iterable[str] = (),
     ring: SpanRing | None = None,
+    profile: Profile = PROFILE,
 ) -> tuple[SimBackend, Engine]:
     """Run steps of a hand-written plan without computing, drain, and return what ran it."""
-    backend = SimBackend(PROFILE, named_costs(plan), tuple(late), compute=False)
+    backend = SimBackend(profile, named_costs(plan), tuple(late), compute=False)
     engine = Engine(backend, plan, ring)
     for phase in phases:
         engine.run(phase, 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tabulate import tabulate
 
 from syncscope.app.calibration.fit import Fit, is_plain
-from syncscope.app.calibration.observe import label
+from syncscope.app.calibration.observe import label, problem
 from syncscope.app.calibration.probe import STEPS, probe_contents, probe_instances, probe_plan
 from syncscope.app.devices import Device, describe_recording
 from syncscope.app.environment import describe_environment
@@ -23,7 +23,7 @@ from syncscope.app.workload import Workload
 from syncscope.kernels.host import host_table
 from syncscope.kernels.registry import load_model
 from syncscope.sched_core.engine import Engine
-from syncscope.sched_core.errors import DeviceError
+from syncscope.sched_core.errors import DeviceError, FileError
 from syncscope.sched_core.profile import FIGURES, Profile, parse_profile, render_profile
 from syncscope.sched_core.trace import Trace
 
@@ -105,7 +105,10 @@ def save(profile: Profile, path: StrPath) -> None:
         If it cannot be written, or holds a value that no profile may have.
     """
     text = render_profile(profile).encode()
-    parse_profile(text)
+    try:
+        parse_profile(text)
+    except FileError as error:
+        raise FileError(f"the traces give no usable profile: {error}; record them anew") from None
     write_atomic(path, [text])
 
 
@@ -123,7 +126,7 @@ def check_steps(traces: Sequence[Trace], profile: Profile) -> tuple[StepCheck, .
     """Compare the step times of traces of models with those of the simulator."""
     found = []
     for trace in traces:
-        if not trace.model.get("id") or len(trace.plans) != 1:
+        if not trace.model.get("id") or problem(trace):
             continue
         measured, simulated = step_us(trace), step_us(simulate_again(trace, profile))
         if measured is not None and simulated is not None:

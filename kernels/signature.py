@@ -289,4 +289,4 @@ def parse_instance(name: str) -> Instance:
         pairs = (part.partition("=") for part in match[2].split(","))
         return kernel.instance(**{key: float(value) for key, _, value in pairs})
     except (ValueError, OverflowError):
-        raise UsageError(f"{name!r} is no kernel instance of this version") from None
+        raise UsageError(f"{name[:80]!r} is no kernel instance of this version") from None

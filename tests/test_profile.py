@@ -164,7 +164,7 @@ def test_a_file_of_another_kind_is_one_line_with_its_path(tmp_path, data, compla
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path):
-    with pytest.raises(FileError, match="cannot read profile .*: No such file"):
+    with pytest.raises(FileError, match=r"cannot read profile .*: No such file"):
         load_profile(str(tmp_path / "none.json"))
-    with pytest.raises(FileError, match="cannot read profile .*: Is a directory"):
+    with pytest.raises(FileError, match=r"cannot read profile .*: Is a directory"):
         load_profile(f"{tmp_path}/")

@@ -64,7 +64,9 @@ def fit_kernels(cases: Sequence[KernelCase], start: Profile) -> tuple[Profile, f
         best = min(best, found, key=lambda profile: misfit(cases, profile))
     counts = (_terms(case, best, names)[len(names) :] for case in cases)
     depends = frozenset(name for name, *each in zip(SHARED, *counts, strict=True) if any(each))
-    return replace(best, kernel_ns=float(np.median([best.kernels[n] for n in names]))), depends
+    kept: dict[str, float] = {n: getattr(start, n) for n in SHARED if n not in depends}
+    typical = float(np.median([best.kernels[name] for name in names]))
+    return replace(best, kernel_ns=typical, **kept), depends  # type: ignore[arg-type]
 
 
 def misfit(cases: Iterable[KernelCase], profile: Profile) -> float:

@@ -19,12 +19,17 @@ from syncscope.app.bench.metrics import CALL, EXEC, SWITCH, steady_steps
 from syncscope.kernels.signature import parse_instance
 from syncscope.kernels.work import work_of
 from syncscope.sched_core.costs import Work
-from syncscope.sched_core.errors import FileError
+from syncscope.sched_core.errors import FileError, UsageError
+from syncscope.sched_core.program import period, unroll
 from syncscope.sched_core.records import Kind, Op
 from syncscope.sched_core.trace import Trace
 
 Rows = tuple[tuple[Any, ...], ...]
 """Figures of a sort, a row for each site: what it depends on, then nanoseconds."""
+
+
+MAX_PERIOD = 64
+"""Steps after which the slots of a plan repeat, at most: no pass makes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +138,45 @@ def _tokens(ops: Iterable[Op]) -> int:
     return max((int(each["T"]) for each in values if "T" in each), default=0)
 
 
+def problem(trace: Trace) -> str:
+    """Return why a trace can neither be observed nor run again; empty if it can."""
+    if len(trace.plans) != 1:
+        return f"has {len(trace.plans)} plans; one is needed"
+    (plan,) = trace.plans
+    if trace.dropped:
+        return f"lost {trace.dropped} spans: record fewer steps"
+    try:
+        unroll(plan, ())  # the names in it are right
+        for ops in plan.phases.values():
+            _tokens(ops)
+    except UsageError as error:
+        return f"has a plan that cannot be used: {error}"
+    if period(plan) > MAX_PERIOD:
+        return f"has a plan with {period(plan)} slots, more than {MAX_PERIOD}"
+    known = {(phase, op.site): op.kind for phase, ops in plan.phases.items() for op in ops}
+    for phase in trace.phases:
+        if phase not in plan.phases:
+            return f"has steps of {ascii(phase)[:60]}, which its plan lacks"
+    for site in trace.sites:
+        if site.phase != SWITCH and known.get((site.phase, site.name)) != site.kind:
+            return f"has a site {ascii(site.name)[:60]}, which its plan lacks"
+    return ""
+
+
 def observe(trace: Trace) -> Observations:
     """Return what a trace shows.
 
     Raises
     ------
     FileError
-        If it lacks what has to be there: one plan, all its spans, device times.
-    UsageError
-        If its plan names kernels of another version.
+        If it lacks what has to be there: one plan, of this version's kernels, all its spans,
+        device times.
     """
-    where = f"the trace {label(trace)}"
-    if len(trace.plans) != 1:
-        raise FileError(f"{where} has {len(trace.plans)} plans; one is needed")
-    if trace.dropped:
-        raise FileError(f"{where} lost {trace.dropped} spans: record fewer steps")
-    if not len(steady_steps(trace)[0]):
-        raise FileError(f"{where} has too few decode steps with device times: record more tokens")
+    why = problem(trace)
+    if not why and not len(steady_steps(trace)[0]):
+        why = "has too few decode steps with device times: record more tokens"
+    if why:
+        raise FileError(f"the trace {label(trace)} {why}")
     walk = _Walk(trace)
     walk.calls()
     walk.kernels()

@@ -53,25 +53,24 @@ def kernel_time_ns(work: Work, profile: Profile, from_memory: bool) -> float:
     """Return how long a device kernel takes, up to the begin of the next one of a graph.
 
     Fixed time, loads from the L2 cache, then what takes longest: loads that wait for each other,
-    the traffic behind the first load, or the arithmetic.
+    traffic from memory behind the first load, or arithmetic.
 
     Parameters
     ----------
     work : Work
     profile : Profile
     from_memory : bool
-        Whether `Work.loads` are answered by memory.
+        Whether `Work.loads` are answered by memory, and not by the L2 cache.
     """
-    load_ns = profile.memory_load_ns if from_memory else profile.l2_load_ns
-    return (
-        profile.kernels.get(work.kernel, profile.kernel_ns)
-        + work.l2_loads * profile.l2_load_ns
-        + max(
-            work.loads * load_ns,
-            min(work.loads, 1.0) * load_ns + work.moved / profile.device_bytes_per_ns,
-            work.macs / profile.device_macs_per_ns,
-        )
-    )
+    limits = [work.macs / profile.device_macs_per_ns]
+    if from_memory:
+        traffic_ns = work.moved / profile.device_bytes_per_ns
+        limits.append(work.loads * profile.memory_load_ns)
+        limits.append(min(work.loads, 1.0) * profile.memory_load_ns + traffic_ns)
+    else:
+        limits.append(work.loads * profile.l2_load_ns)
+    fixed_ns = profile.kernels.get(work.kernel, profile.kernel_ns)
+    return fixed_ns + work.l2_loads * profile.l2_load_ns + max(limits)
 
 
 @dataclass(frozen=True, slots=True)

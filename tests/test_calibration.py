@@ -116,6 +116,44 @@ def stalled(trace: Trace, draw) -> Trace:
     return replace(trace, spans=spans)
 
 
+@pytest.mark.parametrize("shift", [-1500, -700, 700])
+def test_clocks_that_are_not_quite_aligned_change_no_step(traces, truth, shift):
+    moved = []
+    for trace in traces:
+        spans = trace.spans.copy()
+        kernel = np.array([site.kind == Kind.LAUNCH for site in trace.sites])[spans["op"]]
+        for name in ("begin_ns", "end_ns"):
+            spans[name][kernel & (spans["role"] == 1)] += shift
+        moved.append(replace(trace, spans=spans))
+    profile = fit(moved, START, "x").profile
+    for preset in ("baseline", "saaasg", "all"):
+        wanted = step_us(model_trace("tiny", preset, truth))
+        found = step_us(model_trace("tiny", preset, profile))
+        assert found == pytest.approx(wanted, rel=0.01), preset
+
+
+def test_a_return_that_copies_contradict_is_held_to_what_they_allow(traces):
+    copied = [row for row in observe(traces[0]).uploads_done if row[0] == 4]
+    late = [replace(trace, spans=trace.spans.copy()) for trace in traces]
+    for trace in late:
+        kernel = np.array([site.kind == Kind.LAUNCH for site in trace.sites])[trace.spans["op"]]
+        for name in ("begin_ns", "end_ns"):
+            trace.spans[name][kernel & (trace.spans["role"] == 1)] -= 9000
+    profile = fit(late, START, "x").profile
+    alone = profile.copy_start_ns + profile.inline_ns + profile.sync_return_ns
+    assert alone == pytest.approx(copied[0][1], rel=1e-3)
+    assert profile.copy_start_ns == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_model_alone_gives_its_own_graph_call(truth, model):
+    few = fit(plain_traces(truth, (model,)), START, "few")
+    assert "graph_call_per_node_ns" in few.kept and "graph_call_ns" in few.seen
+    for preset in ("baseline", "no-graph"):
+        wanted = step_us(model_trace(model, preset, truth))
+        assert step_us(model_trace(model, preset, few.profile)) == pytest.approx(wanted, rel=0.01)
+
+
 # ---- nothing per preset, nothing per model ------------------------------------------------------
 
 

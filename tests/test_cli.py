@@ -12,10 +12,12 @@ import jsonschema
 import orjson
 import pytest
 
+from helpers.calibration import plain_traces, probe_trace
 from syncscope.app import cli, devices
 from syncscope.app.cli import main
 from syncscope.app.report.chrome_trace import read_traces, write_traces
 from syncscope.sched_core.errors import DeviceError, FileError
+from syncscope.sched_core.profile import load_profile, render_profile
 
 SCHEMA = resources.files("syncscope.app") / "schemas" / "bench-1.schema.json"
 QUICK = ["--no-gui", "--tokens", "6", "--prompt", "Alice was"]
@@ -64,7 +66,7 @@ def test_a_run_prints_text_patterns_table_and_two_variants(capsys):
         "redundant",
         "without logits.copied.sync the host's sample.accept",
         "simulated",
-        "provisional",
+        "calibrated",
         "same text as baseline",
     ):
         assert part in out, part
@@ -490,6 +492,110 @@ def test_without_a_driver_the_reason_for_the_simulator_is_short(capsys, monkeypa
     short = lacks(f"{why}cannot open shared object file: No such file or directory; install it")
     assert short == "device: sim, since no NVIDIA driver is installed here"
     assert "wrong ELF class" in lacks(f"{why}wrong ELF class; install it")
+
+
+# ---- profiles and calibration --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Traces of the simulator as `calibrate --timeline` writes them."""
+    path = tmp_path_factory.mktemp("traces") / "traces.json"
+    write_traces(plain_traces(load_profile("h200"), ("tiny",)), path)
+    return str(path)
+
+
+def calibrate(capsys, *arguments):
+    code = main(["calibrate", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_profile_is_fitted_to_stored_traces_and_used(tmp_path, monkeypatch, capsys, recorded):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = calibrate(capsys, "--from", recorded, "--name", "mine")
+    assert (code, err) == (0, "")
+    assert out.startswith("profile mine (estimated), NVIDIA H200\n")
+    assert "tiny no-graph" in out and "switch_ns" in out
+    assert os.listdir(tmp_path) == ["mine.json"]
+    code, out, _ = run(capsys, "--no-compute", "--profile", "mine.json")
+    assert code == 0
+    assert "simulated: mine (estimated)" in out
+
+
+def test_the_profile_that_a_fit_starts_from_may_be_a_file(tmp_path, capsys, recorded):
+    start = {**json.loads(render_profile(load_profile("h200"))), "l2_nbytes": 12345, "name": "s"}
+    (tmp_path / "s.json").write_text(json.dumps(start))
+    out = str(tmp_path / "out.json")
+    arguments = ["--from", recorded, "--profile", str(tmp_path / "s.json"), "--out", out]
+    assert calibrate(capsys, *arguments)[0] == 0
+    found = load_profile(out)
+    assert found.l2_nbytes == 12345
+    assert "kept from profile s: " in found.source
+
+
+def test_calibrating_without_a_gpu_is_one_line(tmp_path, monkeypatch, capsys):
+    def lacks():
+        raise DeviceError("no NVIDIA driver: none; install it, or use --device sim")
+
+    monkeypatch.setattr(devices, "list_gpus", lacks)
+    monkeypatch.chdir(tmp_path)
+    for device in ([], ["--device", "cuda"], ["--device", "cuda:1"]):
+        code, out, err = calibrate(capsys, *device)
+        assert (code, out) == (3, "")
+        assert err.count("\n") == 1 and "or fit stored traces with --from" in err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "names"),
+    [
+        (["--device", "sim"], 2, "a GPU is measured"),
+        (["--device", "gpu"], 2, "cuda:N"),
+        (["--from", "{traces}", "--device", "cuda"], 2, "--device"),
+        (["--from", "{traces}", "--models", "tiny"], 2, "--models"),
+        (["--from", "{traces}", "--tokens", "9"], 2, "--tokens"),
+        (["--from", "{traces}", "--timeline", "t.json"], 2, "--timeline"),
+        (["--from", "{traces}", "--out", "{traces}"], 2, "is this file too"),
+        (["--from", "{traces}", "--profile", "h20"], 2, "h200"),
+        (["--from", "{traces}", "--profile", "no.json"], 3, "cannot read profile no.json"),
+        (["--from", "no.json"], 3, "no.json"),
+        (["--from", "{model}"], 3, "no timeline of Syncscope"),
+        (["--from", "{traces}", "--out", "no/x.json"], 3, "no/x.json"),
+        (["--name", " "], 2, "the value is empty"),
+        (["--models", ","], 2, "the value is empty"),
+    ],
+)
+def test_a_wrong_calibration_is_one_line_and_leaves_no_file(
+    tmp_path, monkeypatch, capsys, recorded, arguments, code, names
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.json").write_text("{}")
+    filled = [each.format(traces=recorded, model="other.json") for each in arguments]
+    found, out, err = calibrate(capsys, *filled)
+    assert (found, out) == (code, ""), err
+    assert err.count("\n") == 1 and names in err
+    assert os.listdir(tmp_path) == ["other.json"]
+
+
+def test_a_fit_that_fails_leaves_the_profile_as_it_was(tmp_path, capsys):
+    traces, out = tmp_path / "traces.json", tmp_path / "mine.json"
+    write_traces([probe_trace(load_profile("h200"))], traces)
+    out.write_text("before")
+    code, _, err = calibrate(capsys, "--from", str(traces), "--out", str(out))
+    assert code == 2 and "no trace of the plan baseline" in err
+    assert out.read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("{", "no JSON"), ('{"name": "x"}', "it has no"), ("[]", "of another kind")],
+)
+def test_a_profile_file_that_is_none_is_one_line(tmp_path, capsys, text, complaint):
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    err = refused(capsys, 3, "--profile", str(path))
+    assert complaint in err and str(path) in err
 
 
 # ---- interruption --------------------------------------------------------------------------------

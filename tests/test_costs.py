@@ -41,9 +41,10 @@ def test_calls_cost_what_the_profile_says():
         (Work(kernel="other"), 7, 7),
         (Work(kernel="matrix", l2_loads=3), 130, 130),
         (Work(kernel="matrix", loads=5), 150, 250),  # each load waits for the one before
-        (Work(40.0, kernel="matrix", loads=1), 100 + 10 + 20, 100 + 30 + 20),
-        (Work(100.0, kernel="matrix", loads=5), 100 + 60, 100 + 150),  # traffic; loads
-        (Work(40.0, kernel="matrix"), 120, 120),  # no load to wait for
+        (Work(40.0, kernel="matrix", loads=1), 100 + 10, 100 + 30 + 20),
+        (Work(230.0, kernel="matrix", loads=5), 100 + 50, 100 + 150),  # loads take longer
+        (Work(250.0, kernel="matrix", loads=5), 100 + 50, 100 + 30 + 125),  # traffic does
+        (Work(40.0, kernel="matrix"), 100, 120),  # no load to wait for
         (Work(40.0, 4000.0, "matrix", 1, 5), 110 + 1000, 110 + 1000),  # arithmetic
     ],
 )
@@ -76,8 +77,9 @@ def test_host_work_takes_a_call_and_the_larger_of_traffic_and_arithmetic():
 
 
 def test_what_a_kernel_moves_counts_and_not_what_it_may_touch():
-    few = costs("s k w d", kernels={"k": Work(8.0)}, nbytes=1 << 40)
-    assert few.exec_ns.tolist() == [0]
+    work = Work(1000.0, loads=5)
+    few = costs("s k w d", kernels={"k": work}, profile=KERNEL, nbytes=1 << 40)
+    assert few.exec_ns.tolist() == [7 + 5 * 10]
 
 
 def test_a_graph_costs_a_call_and_something_per_member_which_costs_no_call_of_its_own():

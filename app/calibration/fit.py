@@ -128,7 +128,7 @@ def _source(traces: Sequence[Trace], kept: Sequence[str], start: Profile) -> str
     day = str(first.environment.get("time") or "")[:10]
     made = f"fitted to {what} ({', '.join(map(label, traces))})"
     when = ", ".join(part for part in (versions, day) if part)
-    rest = f"; from {start.name}: {', '.join(kept)}" if kept else ""
+    rest = f"; not seen in them, kept from profile {start.name}: {', '.join(kept)}" if kept else ""
     return f"{made}{f'; {when}' if when else ''}{rest}"
 
 
@@ -156,11 +156,11 @@ def _terms(seen: Observations, start: Profile) -> Terms:
         rows = getattr(seen, name)
         if rows:
             found[term] = max(0.0, median(row[-1] for row in rows)), len(rows)
-    host = [(work.moved, ns) for work, ns in seen.host]
-    _add_line(found, host, "host_ns", per_byte="host_bytes_per_ns")
-    _add_line(found, seen.graphs, "graph_call_ns", per_unit="graph_call_per_node_ns")
-    _add_line(found, seen.staged, "pageable_call_ns", per_byte="pageable_bytes_per_ns")
-    _add_upload_calls(found, seen.uploads, start)
+    host = tuple((work.moved, ns) for work, ns in seen.host)
+    _add_line(found, host, "host_ns", "host_bytes_per_ns", start)
+    _add_line(found, seen.staged, "pageable_call_ns", "pageable_bytes_per_ns", start)
+    _add_line(found, seen.graphs, "graph_call_ns", "graph_call_per_node_ns", start)
+    _add_upload_calls(found, seen.uploads)
     _add_copies(found, seen, start)
     return found
 
@@ -183,22 +183,21 @@ def _line(rows: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
     return max(a, 0.0), b / scale
 
 
-def _add_line(
-    found: Terms, rows: Sequence[tuple[float, float]], fixed: str, per_byte: str = "",
-    per_unit: str = "",
-) -> None:  # fmt: skip
+def _add_line(found: Terms, rows: Rows, fixed: str, slope: str, start: Profile) -> None:
     """Add the two terms of a line: what is fixed, and a rate or a time per unit."""
-    line = _line(rows)
-    if line is None:
-        return
-    found[fixed] = line[0], len(rows)
-    if per_unit:
-        found[per_unit] = line[1], len(rows)
-    elif line[1] > 0:
-        found[per_byte] = 1 / line[1], len(rows)
+    line, is_rate = _line(rows), slope.endswith("_per_ns")
+    if line is not None:
+        found[fixed] = line[0], len(rows)
+        if not is_rate:
+            found[slope] = line[1], len(rows)
+        elif line[1] > 0:
+            found[slope] = 1 / line[1], len(rows)
+    elif rows:
+        each = getattr(start, slope) ** (-1 if is_rate else 1)
+        found[fixed] = max(0.0, median(ns - size * each for size, ns in rows)), len(rows)
 
 
-def _add_upload_calls(found: Terms, rows: Rows, start: Profile) -> None:
+def _add_upload_calls(found: Terms, rows: Rows) -> None:
     """Add what a copy's call costs: it grows with the bytes up to a size, then it does not."""
     best: tuple[float, float, tuple[float, float]] | None = None
     sizes = sorted({size for size, _ in rows})
@@ -246,6 +245,10 @@ def _add_copies(found: Terms, seen: Observations, start: Profile) -> None:
         if bursts:
             each = median((ns - n * size / rate - alone) / (n - 1) for n, size, ns in bursts)
             add("inline_ns", each, len(bursts))
+        # the host's clock alone bounds these two together; a return is seen by both clocks
+        most = max(alone - value("inline_ns"), 0.0)
+        if value("sync_return_ns") > most:
+            add("sync_return_ns", most, len(written))
         add("copy_start_ns", alone - value("inline_ns") - value("sync_return_ns"), len(written))
     around = value("copy_start_ns") + value("sync_return_ns")
     if uploaded is not None:

@@ -78,14 +78,14 @@ def misfit(cases: Iterable[KernelCase], profile: Profile) -> float:
 def _terms(case: KernelCase, profile: Profile, names: Sequence[str]) -> list[float]:
     """Return how often each term counts in a kernel's time: fixed times, loads, 1 / bandwidth."""
     work = case.work
-    loads = min(work.loads, 1.0)
-    load_ns = profile.memory_load_ns if case.from_memory else profile.l2_load_ns
-    traffic_ns = loads * load_ns + work.moved / profile.device_bytes_per_ns
-    is_traffic = traffic_ns > work.loads * load_ns
-    waits = loads if is_traffic else work.loads
-    l2, memory = (0.0, waits) if case.from_memory else (waits, 0.0)
     fixed = [float(name == work.kernel) for name in names]
-    return [*fixed, work.l2_loads + l2, memory, work.moved if is_traffic else 0.0]
+    if not case.from_memory:
+        return [*fixed, work.l2_loads + work.loads, 0.0, 0.0]
+    first = min(work.loads, 1.0)
+    traffic_ns = work.moved / profile.device_bytes_per_ns
+    if (work.loads - first) * profile.memory_load_ns >= traffic_ns:
+        return [*fixed, work.l2_loads, work.loads, 0.0]
+    return [*fixed, work.l2_loads, first, work.moved]
 
 
 def _solve(

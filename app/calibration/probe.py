@@ -14,7 +14,7 @@ import numpy.typing as npt
 from syncscope.kernels.signature import KERNELS, Instance
 from syncscope.sched_core.records import Access, Buffer, Event, Kind, Op, Plan, Stream
 
-STEPS = 100
+STEPS = 40
 UPLOADS = (
     4, 512, 2048, 4096, 8192, 12288, 16384, 20480, 24576, 28672, 32768, 40960, 49152, 65536,
     262144, 1 << 20,

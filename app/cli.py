@@ -125,7 +125,11 @@ def _bench_parser() -> argparse.ArgumentParser:
         "--wait", choices=WAITS, default="spin", help="how the host waits for the GPU"
     )
     where.add_argument(
-        "--record", choices=RECORDS, default="stamps", help="what is recorded of the GPU"
+        "--record",
+        choices=RECORDS,
+        default="stamps",
+        help="device times of a GPU: written by its kernels, by CUPTI (exact, costly), "
+        "by events around what is issued, or none",
     )
     where.add_argument(
         "--sim",

@@ -187,14 +187,27 @@ Device = SimDevice | CudaDevice
 
 
 def describe_recording(backend: Backend, dropped: int) -> dict[str, Any]:
-    """Return the `recording` object of the JSON report; on virtual time recording costs nothing."""
+    """Return the `recording` object of a trace; on virtual time recording costs nothing.
+
+    It has the keys of the JSON report's, and `driver_calls` where the driver's calls are recorded
+    (see `DeviceTimes.driver_calls`).
+
+    Parameters
+    ----------
+    backend : Backend
+        Still open.
+    dropped : int
+        Spans that the executor's ring has lost; device times that were lost are added.
+    """
     if isinstance(backend, CudaBackend):
+        driver_calls = backend.driver_calls
         return {
             "mode": backend.record,
             "overhead_share": None,
-            "dropped": dropped,
+            "dropped": dropped + backend.dropped,
             "clock_uncertainty_ns": backend.clock_uncertainty_ns,
             "timer_step_ns": backend.timer_step_ns,
+            **({} if driver_calls is None else {"driver_calls": driver_calls}),
         }
     return {
         "mode": "stamps",

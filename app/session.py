@@ -256,7 +256,7 @@ def make_trace(
         lanes=engine.lanes,
         phases=tuple(engine.phases),
         spans=engine.take_spans(),
-        dropped=engine.recorder.dropped,
+        dropped=run.recording["dropped"],
         simulated=device.simulated,
         device=device.describe(),
         model=describe_model(workload.model),

@@ -3,7 +3,7 @@ from syncscope.sched_core.backend cimport Backend, KernelTable
 from syncscope.sched_core.cuda_driver cimport CUstream, cuda_t
 from syncscope.sched_core.cuda_issue cimport cuda_state_t
 from syncscope.sched_core.cuda_launches cimport Launches
-from syncscope.sched_core.cuda_stamps cimport CudaStamps
+from syncscope.sched_core.device_times cimport DeviceTimes
 from syncscope.sched_core.recorder cimport SpanRing
 
 
@@ -13,7 +13,7 @@ cdef class CudaBackend(Backend):
     cdef const cuda_t *driver
     cdef KernelTable kernels
     cdef Launches launches
-    cdef CudaStamps stamps                 # None: device times are not recorded
+    cdef DeviceTimes times
     cdef readonly object gpu               # cuda_driver.GPU
     cdef readonly str wait
     cdef readonly str record

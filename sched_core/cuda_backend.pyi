@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from syncscope.sched_core.backend import Backend, KernelTable
 from syncscope.sched_core.cuda_driver import GPU
 from syncscope.sched_core.cuda_memory import DeviceKernel
-from syncscope.sched_core.cuda_stamps import STAMP_STEPS as STAMP_STEPS
 from syncscope.sched_core.program import Program
 from syncscope.sched_core.recorder import SpanRing
 
@@ -48,3 +47,7 @@ class CudaBackend(Backend):
     def clock_uncertainty_ns(self) -> int | None: ...
     @property
     def timer_step_ns(self) -> int | None: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def driver_calls(self) -> dict[str, dict[str, float]] | None: ...

@@ -54,12 +54,14 @@ from syncscope.sched_core.cuda_issue cimport (
     sync_verb,
 )
 from syncscope.sched_core.cuda_launches cimport make_launches
-from syncscope.sched_core.cuda_stamps cimport make_stamps
+from syncscope.sched_core.cuda_stamps cimport CudaStamps
+from syncscope.sched_core.cupti_recording cimport CuptiRecording
+from syncscope.sched_core.device_times cimport DeviceTimes
+from syncscope.sched_core.event_times cimport EventTimes
 from syncscope.sched_core.recorder cimport SpanRing
 
 from syncscope.sched_core.cuda_driver import driver_error, list_gpus
 from syncscope.sched_core.cuda_memory import Memory, Pushed, translated
-from syncscope.sched_core.cuda_stamps import STAMP_STEPS
 from syncscope.sched_core.errors import DeviceError, KernelFault, UsageError, nearest
 from syncscope.sched_core.records import Kind
 from syncscope.sched_core.stamps import launch_slots
@@ -67,8 +69,12 @@ from syncscope.sched_core.stamps import launch_slots
 WAITS = ("spin", "yield", "block")
 """How the host waits for the GPU: a busy loop, one that yields the processor, or asleep."""
 
-RECORDS = ("stamps", "off")
-"""What is recorded of the device: times that kernels write, or nothing."""
+cdef dict _TIMES = {
+    "stamps": CudaStamps, "cupti": CuptiRecording, "events": EventTimes, "off": DeviceTimes,
+}
+RECORDS = tuple(_TIMES)
+"""What is recorded of the device: times that kernels write, CUPTI's records (exact, costly), events
+around what is issued (not inside graphs), or nothing."""
 
 NO_PYCUDA = "install it with pip install 'syncscope[cuda]', or use --device sim"
 
@@ -162,9 +168,11 @@ cdef class CudaBackend(Backend):
             "yield": drv.ctx_flags.SCHED_YIELD,
             "block": drv.ctx_flags.SCHED_BLOCKING_SYNC,
         }[wait]
+        self.times = _TIMES[record]()      # CUPTI has to see how the context is made
         try:
             self._context = drv.Device(device).make_context(flags | drv.ctx_flags.MAP_HOST)
         except drv.Error as error:
+            self.times.close()
             raise translated(drv, error, "cuCtxCreate") from None
         drv.Context.pop()
         _open.add(self)
@@ -191,8 +199,7 @@ cdef class CudaBackend(Backend):
         fault = self._take("fault", "pinned", sizeof(fault_record_t))
         self.cuda.device_fault = <volatile fault_record_t *>address(fault.array)
         check(self.driver.stream_create(&self._side, CU_STREAM_NON_BLOCKING), b"cuStreamCreate")
-        if self.record == "stamps":
-            self.stamps = make_stamps(&self.cuda, self._side, self._take)
+        self.times.open(&self.cuda, self._side, self._take)
 
     def _take(self, name, memory, nbytes):
         """Take memory for the backend's own use in place of what had that name."""
@@ -248,25 +255,15 @@ cdef class CudaBackend(Backend):
         self._make_streams(program)
         addresses = self._resolve(program)
         slot, self._first = launch_slots(self.rows)
-        stamps = counter = 0
-        if self.stamps is not None:
-            self.stamps.bind(
-                program, self.rows, self._arrays["streams"][:-1], slot, self._first
-            )
-            stamps, counter = self._extra["stamps"].address, self._extra["counter"].address
-        else:
-            self._arrays["starts"] = np.zeros(len(self.rows) + 1, np.uint8)
-            self.cuda.starts = <const uint8_t *>address(self._arrays["starts"])
+        self.times.bind(program, self.rows, self._arrays["streams"][:-1], slot, self._first)
         self.launches.prepare(
             program, self.rows, addresses, slot, len(self._first),
-            (self._extra["fault"].address, stamps, counter),
+            (self._extra["fault"].address, *self.times.addresses()),
         )
         self._capture(program)
         check(self.driver.ctx_synchronize(), b"cuCtxSynchronize")
         if self.base_ns == 0:              # time begins when the first program is ready
             self.cuda.base_ns, self.base_ns = monotonic_ns(NULL), time.time_ns()
-            if self.stamps is not None:
-                self.stamps.clock.rebase(self.cuda.base_ns)
 
     cdef int _unbind(self) except -1:
         """Destroy what belongs to one program; the memory of its buffers stays."""
@@ -428,19 +425,31 @@ cdef class CudaBackend(Backend):
 
     @property
     def max_steps(self):
-        """Steps whose stamps still fit on the device."""
-        pending = 0 if self.stamps is None else self.stamps.pending()
-        return max(1, STAMP_STEPS - pending)
+        """Steps whose device times can still be recorded."""
+        return self.times.max_steps()
 
     def collect(self, calls):
-        """Return the device times of the steps that have ended, as arrays of SPAN.
+        """Return the device times that came to be known since the last call, as arrays of SPAN.
 
         Waits for nothing that runs, unless no step would fit any more.
         """
-        if self.stamps is None or self.rows is None or self.cuda.failed != CUDA_SUCCESS:
+        if self.rows is None or self.cuda.failed != CUDA_SUCCESS:
             return ()
         with self.active():
-            return self.stamps.collect(calls, self._ring.ring.recording)
+            return self.times.collect(calls, self._ring.ring.recording)
+
+    @property
+    def dropped(self):
+        """Device times that were lost."""
+        return self.times.dropped
+
+    @property
+    def driver_calls(self):
+        """Calls of the driver in decode steps, by name; None where they are not recorded.
+
+        See `DeviceTimes.driver_calls`.
+        """
+        return self.times.driver_calls
 
     # ---- results --------------------------------------------------------------------------------
 
@@ -465,13 +474,13 @@ cdef class CudaBackend(Backend):
 
     @property
     def clock_uncertainty_ns(self):
-        """How far device times may be off on the host's clock; None without device times."""
-        return None if self.stamps is None else self.stamps.clock.uncertainty_ns
+        """How far device times may be off on the host's clock; None if not known."""
+        return self.times.clock_uncertainty_ns
 
     @property
     def timer_step_ns(self):
-        """Step of the GPU's timer; None without device times."""
-        return None if self.stamps is None else self.stamps.clock.timer_step_ns
+        """Step of the device's times; None if not known."""
+        return self.times.timer_step_ns
 
     def raise_fault(self, program, int status):
         """Turn the status of a failed verb into its exception, and forget it."""
@@ -508,6 +517,7 @@ cdef class CudaBackend(Backend):
             finally:
                 self._drv.Context.pop()
         finally:
+            self.times.close()
             context.detach()               # frees also what a lost GPU could not give back
             Backend.close(self)
             self._graphs, self._events, self._streams = [], [], []
@@ -519,8 +529,7 @@ cdef class CudaBackend(Backend):
         if self._side != NULL:
             self.driver.stream_destroy(self._side)
             self._side = NULL
-        if self.stamps is not None:
-            self.stamps.clock.close()
+        self.times.release()
         self.launches.close()
         for memory in (*self._slots.values(), *self._extra.values()):
             memory.free()

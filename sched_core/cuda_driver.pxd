@@ -59,6 +59,9 @@ ctypedef struct cuda_t:                    # in the order of cuda_driver.FUNCTIO
     CUresult (*event_create)(CUevent *event, unsigned int flags) noexcept nogil
     CUresult (*event_record)(CUevent event, CUstream stream) noexcept nogil
     CUresult (*event_synchronize)(CUevent event) noexcept nogil
+    CUresult (*event_query)(CUevent event) noexcept nogil
+    CUresult (*event_elapsed_time)(
+        float *milliseconds, CUevent begin, CUevent end) noexcept nogil
     CUresult (*event_destroy)(CUevent event) noexcept nogil
     CUresult (*stream_begin_capture)(CUstream stream, int mode) noexcept nogil
     CUresult (*stream_end_capture)(CUstream stream, CUgraph *graph) noexcept nogil

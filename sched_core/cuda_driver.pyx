@@ -6,33 +6,19 @@ from dataclasses import dataclass
 
 from libc.stdint cimport uintptr_t
 
+from syncscope.sched_core.dynamic_library cimport find_symbol, open_library, why_not_opened
+
 from syncscope.sched_core.errors import DeviceError
 
 cdef extern from *:
     """
     #ifdef _WIN32
-    #include <windows.h>
     #define CUDA_LIBRARY "nvcuda.dll"
-    static void *open_library(const char *name) { return (void *)LoadLibraryA(name); }
-    static void *find_symbol(void *library, const char *name) {
-        return (void *)GetProcAddress((HMODULE)library, name);
-    }
-    static const char *why_not_opened(void) { return "it cannot be found or loaded"; }
     #else
-    #include <dlfcn.h>
     #define CUDA_LIBRARY "libcuda.so.1"
-    static void *open_library(const char *name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
-    static void *find_symbol(void *library, const char *name) { return dlsym(library, name); }
-    static const char *why_not_opened(void) {
-        const char *text = dlerror();
-        return text ? text : "no reason given";
-    }
     #endif
     """
     const char *CUDA_LIBRARY
-    void *open_library(const char *name)
-    void *find_symbol(void *library, const char *name)
-    const char *why_not_opened()
 
 FUNCTIONS = (
     "cuInit",
@@ -61,6 +47,8 @@ FUNCTIONS = (
     "cuEventCreate",
     "cuEventRecord",
     "cuEventSynchronize",
+    "cuEventQuery",
+    "cuEventElapsedTime",
     "cuEventDestroy_v2",
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",

@@ -41,6 +41,10 @@ ctypedef struct launch_t:
     unsigned int shared_nbytes
     void **params
 
+ctypedef struct timed_op_t:                # an op between two events
+    CUevent begin, end
+    int64_t row, step
+
 ctypedef struct cuda_state_t:
     const cuda_t *driver
     const op_t *rows
@@ -54,6 +58,10 @@ ctypedef struct cuda_state_t:
     int64_t *step_of                       # ring: number of each step that was counted
     int64_t capacity
     int64_t counted                        # steps so far
+    const uint8_t *is_timed                # per row: whether events go around it; NULL: around none
+    timed_op_t *timed_ops                  # ring
+    int64_t timed_capacity
+    int64_t timed                          # ops so far
     const kernel_t *kernels                # host twins, per Program.kernels
     double **params
     fault_t *fault                         # of host kernels

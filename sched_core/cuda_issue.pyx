@@ -79,6 +79,24 @@ cdef CUresult _enqueue(cuda_state_t *s, const op_t *op) noexcept nogil:
     return s.driver.stream_wait_event(stream, s.events[op.event], 0)
 
 
+cdef CUresult _enqueue_timed(cuda_state_t *s, const op_t *op, int64_t step) noexcept nogil:
+    """Put an op on its stream, between two events."""
+    cdef CUstream stream = s.streams[op.stream]
+    cdef timed_op_t *timed = &s.timed_ops[s.timed % s.timed_capacity]
+    cdef CUresult status
+    s.call = b"cuEventRecord (time)"
+    status = s.driver.event_record(timed.begin, stream)
+    if status == CUDA_SUCCESS:
+        status = _enqueue(s, op)
+    if status == CUDA_SUCCESS:
+        s.call = b"cuEventRecord (time)"
+        status = s.driver.event_record(timed.end, stream)
+    timed.row = op - s.rows
+    timed.step = step
+    s.timed += status == CUDA_SUCCESS
+    return status
+
+
 cdef int _failed(cuda_state_t *s, const op_t *op, int64_t step, CUresult status) noexcept nogil:
     s.failed = status
     s.fault_step = step
@@ -93,7 +111,10 @@ cdef int device_verb(void *self, const op_t *op, int64_t step) noexcept nogil:
     if s.starts[op - s.rows]:
         status = _count_step(s, op, s.streams[op.stream], step)
     if status == CUDA_SUCCESS:
-        status = _enqueue(s, op)
+        if s.is_timed != NULL and s.is_timed[op - s.rows]:
+            status = _enqueue_timed(s, op, step)
+        else:
+            status = _enqueue(s, op)
     if status == CUDA_SUCCESS and op.flags & FLAG_BLOCKING and op.kind == KIND_COPY:
         s.call = b"cuStreamSynchronize"
         status = s.driver.stream_synchronize(s.streams[op.stream])

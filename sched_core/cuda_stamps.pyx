@@ -14,10 +14,10 @@ from syncscope.sched_core.cuda_driver cimport (
     CUresult,
     CUstream,
     check,
-    cuda_driver,
 )
 from syncscope.sched_core.cuda_issue cimport cuda_state_t, counter_record_t, stamp_record_t
 from syncscope.sched_core.device_clock cimport DeviceClock
+from syncscope.sched_core.device_times cimport DeviceTimes
 
 from syncscope.sched_core.stamps import CopyBounds, kernel_spans, ring_parts, step_starts
 
@@ -25,40 +25,20 @@ STAMP_STEPS = 1024
 """Steps whose stamps fit on the device before they are read back."""
 
 
-cdef CudaStamps make_stamps(cuda_state_t *state, CUstream side, take):
-    """Return the stamps of a backend, and set the clock.
+cdef class CudaStamps(DeviceTimes):
+    """The stamps of one backend and their ring."""
 
-    `take` gives memory: it is called with a name, a kind and a size, and gives back what had that
-    name before.
-    """
-    cdef CudaStamps made = CudaStamps()
-    made._driver = cuda_driver()
-    made._state = state
-    made._side = side
-    made._take = take
-    pinned = take("clock", "pinned", 64)
-    made.clock = DeviceClock(pinned.array[:32], state.base_ns)
-    made._answer = <counter_record_t *>address(pinned.array[32:])
-    made.clock.align(side)
-    return made
-
-
-cdef class CudaStamps:
-    """The stamps of one backend and their ring; its context is current in all but `pending`."""
+    cdef int open(self, cuda_state_t *state, CUstream side, take) except -1:
+        """Set the clock."""
+        DeviceTimes.open(self, state, side, take)
+        pinned = take("clock", "pinned", 64)
+        self.clock = DeviceClock(pinned.array[:32], state.base_ns)
+        self._answer = <counter_record_t *>address(pinned.array[32:])
+        self.clock.align(side)
+        return 0
 
     cdef int bind(self, program, rows, streams, slot, first) except -1:
-        """Begin with a program: a slot for each of its launches, no step counted yet.
-
-        Parameters
-        ----------
-        program : Program
-        rows : ndarray of OP
-            Members after ops.
-        streams : ndarray of uintp
-            Handles of the program's streams.
-        slot, first : ndarray
-            From `launch_slots`.
-        """
+        """Begin with a program: a slot for each of its launches, no step counted yet."""
         cdef counter_record_t *record = self._answer   # on its way to the device
         cdef size_t nbytes = max(1, len(first)) * sizeof(stamp_record_t)
         self._row_nbytes = nbytes
@@ -95,23 +75,20 @@ cdef class CudaStamps:
         self._last_end = np.zeros(len(program.streams), np.int64)
         return 0
 
+    cdef tuple addresses(self):
+        return self._stamps, self._counter
+
     cdef int64_t pending(self):
         """Return how many steps were counted and not read back."""
         return self._state.counted - self._collected
 
+    cdef int64_t max_steps(self) except -1:
+        return max(1, STAMP_STEPS - self.pending())
+
     cdef object collect(self, calls, bint recording):
-        """Return the device times of the steps that have ended since the last call.
-
-        Waits for nothing that runs, unless no step would fit any more.
-
-        Parameters
-        ----------
-        calls : ndarray of SPAN
-            The host's since the last call, `op` the position of a row.
-        recording : bool
-            False: forget them.
-        """
+        """Return the device times of the steps that have ended since the last call."""
         cdef bint is_idle
+        self.clock.rebase(self._state.base_ns)
         if len(calls):
             self._bounds.note(calls)
         is_idle = self._is_idle()
@@ -137,12 +114,7 @@ cdef class CudaStamps:
 
     cdef bint _is_idle(self) except -1:
         """Whether nothing is pending on the program's streams; made so when the ring is full."""
-        cdef uintptr_t handle
-        cdef CUresult status = CUDA_SUCCESS
-        for handle in self._arrays["streams"].tolist():
-            status = self._driver.stream_query(<void *>handle)
-            if status != CUDA_SUCCESS:
-                break
+        cdef CUresult status = self.query_streams()
         if status == CUDA_ERROR_NOT_READY and self.pending() >= STAMP_STEPS:
             with nogil:
                 status = self._driver.ctx_synchronize()
@@ -197,3 +169,18 @@ cdef class CudaStamps:
             status = self._driver.stream_synchronize(self._side)
         check(status, b"cuStreamSynchronize (stamps)")
         return 0
+
+    cdef int release(self) except -1:
+        if self.clock is not None:         # it could not be made
+            self.clock.close()
+        return 0
+
+    @property
+    def clock_uncertainty_ns(self):
+        """How far stamps may be off on the host's clock."""
+        return self.clock.uncertainty_ns
+
+    @property
+    def timer_step_ns(self):
+        """Step of the GPU's timer."""
+        return self.clock.timer_step_ns

@@ -355,6 +355,56 @@ def test_schema_refuses_what_lacks_a_key_or_has_another(key):
         jsonschema.validate(data, schema())
 
 
+DRIVER_CALLS = {
+    "cuGraphLaunch": (9, 9 / 11, 0.0, 9 / 11),
+    "cuStreamSynchronize": (1_980, 18.0, 13.0, 5.0),
+}
+
+
+def with_driver_calls():
+    """A run whose first variant has recorded the driver's calls."""
+    keys = ("count", "per_decode_step", "before_launch", "after_launch")
+    one = variant("baseline", BASELINE)
+    calls = {name: dict(zip(keys, each, strict=True)) for name, each in DRIVER_CALLS.items()}
+    recording = {**one.trace.recording, "mode": "cupti", "driver_calls": calls}
+    one = replace(one, trace=replace(one.trace, recording=recording))
+    return bench(one, variant("all", "EaegaeE"), device=MEASURED)
+
+
+def test_driver_calls_are_in_the_json_of_the_variants_that_recorded_them():
+    data = json.loads(render_json(with_driver_calls()))
+    jsonschema.validate(data, schema())
+    found = [each.get("driver_calls") for each in data["variants"]]
+    assert found[1] is None
+    assert found[0]["cuStreamSynchronize"] == {
+        "count": 1_980, "per_decode_step": 18.0, "before_launch": 13.0, "after_launch": 5.0,
+    }  # fmt: skip
+    assert found[0]["cuGraphLaunch"]["per_decode_step"] == 0.818182
+    data["variants"][0]["driver_calls"]["cuGraphLaunch"]["other"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, schema())
+
+
+def test_text_shows_driver_calls_when_every_detail_is_asked_for():
+    lines = [" ".join(line.split()) for line in render_text(with_driver_calls()).splitlines()]
+    assert not any("cuStreamSynchronize" in line for line in lines)
+    text = render_text(with_driver_calls(), verbose=True)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "Driver calls of decode steps (measured on NVIDIA H200)" in lines
+    assert "variant driver call per step before launch launch and after in all" in lines
+    assert "baseline cuStreamSynchronize 18 13 5 1,980" in lines
+    assert "baseline cuGraphLaunch 0.82 0 0.82 9" in lines
+
+
+def test_a_measured_run_says_how_far_its_device_times_may_be_off():
+    recording = dict(bench().recording, clock_uncertainty_ns=1_260, timer_step_ns=32)
+    text = render_text(bench(device=MEASURED, recording=recording))
+    assert "device times within 1.3 us of the host's clock, in steps of 32 ns" in text
+    assert "host's clock" not in render_text(bench(recording=recording))
+    unknown = dict(recording, clock_uncertainty_ns=None, timer_step_ns=None)
+    assert "device times" not in render_text(bench(device=MEASURED, recording=unknown))
+
+
 def test_json_has_figures_of_the_spans():
     trace = decode_run(range(93_530, 93_530 * 9, 93_530))
     data = bench_object(bench(variant("v", "s", trace=trace, metrics=measure(trace))))

@@ -35,6 +35,8 @@ SITES = (
 )
 """Headers of the site table."""
 
+DRIVER_CALLS = ("variant", "driver call", "per step", "before launch", "launch and after", "in all")
+"""Headers of the table of driver calls."""
 
 MAX_HAZARDS = 3
 """Hazards of a variant that text and Markdown spell out."""
@@ -152,7 +154,30 @@ def describe_recording(result: BenchResult) -> str:
     else:
         overhead = percent(recording["overhead_share"])
     lost = f"{dropped:,} spans dropped" + (": figures are incomplete" if dropped else "")
-    return f"mode {recording.get('mode') or 'off'}, {lost}, overhead {overhead}"
+    parts = [f"mode {recording.get('mode') or 'off'}", lost, f"overhead {overhead}"]
+    uncertainty, step = recording.get("clock_uncertainty_ns"), recording.get("timer_step_ns")
+    if not result.device.get("simulated") and uncertainty is not None:
+        parts.append(f"device times within {uncertainty / 1e3:,.1f} us of the host's clock")
+    if not result.device.get("simulated") and step is not None:
+        parts.append(f"in steps of {step:,} ns")
+    return ", ".join(parts)
+
+
+def driver_call_rows(result: BenchResult) -> list[tuple[str, ...]]:
+    """Return a row per driver call of each variant, under `DRIVER_CALLS`; none if not recorded."""
+    return [
+        (
+            variant.id,
+            name,
+            *(
+                f"{calls[key]:.2f}".rstrip("0").rstrip(".")
+                for key in ("per_decode_step", "before_launch", "after_launch")
+            ),
+            f"{calls['count']:,}",
+        )
+        for variant in result.variants
+        for name, calls in variant.trace.recording.get("driver_calls", {}).items()
+    ]
 
 
 def visible(text: str) -> str:

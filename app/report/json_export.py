@@ -85,6 +85,7 @@ def _round(value: float | None, digits: int) -> float | None:
 
 def _variant(variant: VariantResult) -> dict[str, Any]:
     metrics = variant.metrics
+    driver_calls = variant.trace.recording.get("driver_calls")
     return {
         "id": variant.id,
         "passes": list(variant.passes),
@@ -104,6 +105,14 @@ def _variant(variant: VariantResult) -> dict[str, Any]:
         "bit_exact": variant.bit_exact,
         "stale_reads": variant.stale_reads,
         "text": variant.text,
+        **({} if driver_calls is None else {"driver_calls": _driver_calls(driver_calls)}),
+    }
+
+
+def _driver_calls(calls: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    return {
+        name: {key: _value(value) for key, value in figures.items()}
+        for name, figures in calls.items()
     }
 
 

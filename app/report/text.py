@@ -9,12 +9,14 @@ from tabulate import tabulate
 
 from syncscope.app.report.figures import (
     COMPARISON,
+    DRIVER_CALLS,
     SITES,
     comparison_rows,
     describe_device,
     describe_model,
     describe_recording,
     describe_sampling,
+    driver_call_rows,
     figures_are,
     remarks,
     same_text_as,
@@ -39,7 +41,8 @@ def render_text(result: BenchResult, quiet: bool = False, verbose: bool = False)
     quiet : bool
         Only the comparison of the variants.
     verbose : bool
-        Every site by itself, also copies, launches and host work.
+        Every site by itself, also copies, launches and host work; calls of the driver where they
+        are recorded.
     """
     source = figures_are(result.device)
     parts: list[str] = []
@@ -53,6 +56,10 @@ def render_text(result: BenchResult, quiet: bool = False, verbose: bool = False)
             for variant in result.variants
             if any(row.variant == variant.id for row in result.sites)
         ]
+        calls = driver_call_rows(result) if verbose else []
+        if calls:
+            table = _table(DRIVER_CALLS, calls, right=(2, 3, 4, 5), wrapped=0)
+            parts.append(f"Driver calls of decode steps ({source})\n{table}")
         parts.append(f"recording: {describe_recording(result)}")
     if result.interrupted:
         parts.append("interrupted: the figures are of what ran until then")

@@ -1,0 +1,13 @@
+from collections.abc import Iterable, Mapping
+
+from syncscope.sched_core.cupti_records import KINDS as KINDS
+
+FUNCTIONS: tuple[str, ...]
+OPTIONAL: frozenset[str]
+DRIVER_FUNCTIONS: dict[str, int]
+USE_ANOTHER: str
+
+def candidates(cuda_major: int, environ: Mapping[str, str] = ...) -> list[str]: ...
+def load(paths: Iterable[str]) -> None: ...
+def function_name(function: int) -> str: ...
+def plain_name(name: str) -> str: ...

@@ -1,0 +1,1 @@
+"""What the GPU's backend uses of PyCUDA, on the host's memory."""

@@ -259,6 +259,39 @@ def test_a_trace_that_lacks_something_is_one_line_that_names_it(tiny, change, co
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("passes", [None, 3, "cuda-graph", [{}], ["cuda-graph", "x"], {"a": 1}])
+def test_a_trace_that_does_not_say_that_it_is_the_baseline_is_left_out(tiny, passes):
+    odd = replace(tiny[1], variant={"id": "odd", "passes": passes})
+    found = fit([*tiny, odd], START, "x")
+    assert found.left_out == ("tiny odd",)
+    assert found.profile == fit(tiny, START, "x").profile
+
+
+def test_a_trace_in_which_no_time_passes_gives_no_fit(tiny):
+    frozen = []
+    for trace in tiny:
+        spans = trace.spans.copy()
+        spans["begin_ns"] = spans["end_ns"] = spans["step"]
+        frozen.append(replace(trace, spans=spans))
+    with pytest.raises(UsageError, match="no trace of the plan baseline"):
+        fit(frozen, START, "x")
+
+
+def test_any_times_end_in_a_profile_or_in_one_line(tiny, tmp_path):
+    draw = np.random.default_rng(8)
+    for _ in range(12):
+        wild = []
+        for trace in tiny:
+            spans = trace.spans.copy()
+            spans["begin_ns"] = draw.integers(0, 10 ** int(draw.integers(1, 12)), len(spans))
+            spans["end_ns"] = spans["begin_ns"] + draw.integers(0, 1000, len(spans))
+            wild.append(replace(trace, spans=spans))
+        try:
+            calibrate.save(fit(wild, START, "x").profile, tmp_path / "x.json")
+        except (UsageError, FileError) as error:
+            assert "\n" not in str(error)
+
+
 # ---- what is observed, by hand ------------------------------------------------------------------
 
 

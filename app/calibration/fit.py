@@ -62,8 +62,9 @@ class Fit:
 
 def is_plain(trace: Trace) -> bool:
     """Whether a trace is of the baseline, with a graph or without: other plans are not fitted."""
-    passes, dropped = (trace.variant.get(name) or () for name in ("passes", "dropped_sites"))
-    return set(passes) <= {"cuda-graph"} and not dropped
+    passes = trace.variant.get("passes")
+    known = isinstance(passes, list | tuple) and all(each == "cuda-graph" for each in passes)
+    return known and not trace.variant.get("dropped_sites")
 
 
 def fit(traces: Sequence[Trace], start: Profile, name: str) -> Fit:
@@ -95,7 +96,7 @@ def fit(traces: Sequence[Trace], start: Profile, name: str) -> Fit:
         )
         raise UsageError(f"traces of several devices cannot be fitted together: {found}")
     seen = joined(observe(trace) for trace in plain)
-    if not seen.in_graph:
+    if not any(_took_ns(each, 0.0) > 0 for each in seen.in_graph):
         raise UsageError("no trace of the plan baseline: its graphs show what kernels take")
     ((device_name, simulated),) = devices
     terms = _terms(seen, start)
@@ -205,7 +206,10 @@ def _add_upload_calls(found: Terms, rows: Rows) -> None:
         written = [(size if size <= limit else 0, ns) for size, ns in rows]
         line = _line(written)
         if line is not None:
-            error = sum(((line[0] + line[1] * size) / ns - 1) ** 2 for size, ns in written)
+            errors = (line[0] + line[1] * size - ns for size, ns in written)
+            error = sum(
+                (off / max(ns, 1)) ** 2 for off, (_, ns) in zip(errors, written, strict=True)
+            )
             if best is None or error <= best[0]:
                 best = error, limit, line
     if best is None:
@@ -273,6 +277,11 @@ def _add_copies(found: Terms, seen: Observations, start: Profile) -> None:
 # ---- kernels ------------------------------------------------------------------------------------
 
 
+def _took_ns(each: KernelTime, boundary_ns: float) -> float:
+    """Return how long a kernel took up to the next one of a graph, whether there is one or not."""
+    return each.run_ns + boundary_ns if each.next_ns is None else each.next_ns
+
+
 def _fit_kernels(
     seen: Observations, profile: Profile
 ) -> tuple[Profile, tuple[KernelFit, ...], dict[str, int]]:
@@ -285,13 +294,15 @@ def _fit_kernels(
     def case(each: KernelTime, took_ns: float) -> KernelCase:
         return KernelCase(each.name, each.work, each.step_moved > profile.l2_nbytes, took_ns)
 
-    cases = [
-        case(each, each.run_ns + boundary if each.next_ns is None else each.next_ns)
-        for each in seen.in_graph
+    known = {each.work.kernel for each in seen.in_graph}
+    alone = [
+        replace(each, next_ns=None) for each in seen.one_by_one if each.work.kernel not in known
     ]
-    known = {each.work.kernel for each in cases}
-    alone = [each for each in seen.one_by_one if each.work.kernel not in known]
-    cases += [case(each, each.run_ns + boundary) for each in alone]
+    cases = [
+        case(each, _took_ns(each, boundary))
+        for each in (*seen.in_graph, *alone)
+        if _took_ns(each, boundary) > 0
+    ]
     fitted, shared = fit_kernels(cases, profile)
     counts = {**dict.fromkeys(shared, len(cases)), "kernel_ns": len(cases)}
 

@@ -146,7 +146,7 @@ def problem(trace: Trace) -> str:
     if trace.dropped:
         return f"lost {trace.dropped} spans: record fewer steps"
     try:
-        unroll(plan, ())  # the names in it are right
+        unroll(plan, tuple(plan.phases))  # what it names is there, and fits
         for ops in plan.phases.values():
             _tokens(ops)
     except UsageError as error:
@@ -336,9 +336,9 @@ class _Walk:
 
     def _end_of(self, op: Op, step: int) -> int | None:
         """Return when a kernel, or the last of a graph, ended."""
-        last = self._members(op)[-1] if op.kind == Kind.GRAPH else op
-        ran = self._ran.get((step, last.site))
-        return ran[1] if ran else None
+        last = self._members(op)[-1:] if op.kind == Kind.GRAPH else [op]
+        ran = [self._ran[step, each.site] for each in last if (step, each.site) in self._ran]
+        return ran[0][1] if ran else None
 
     def _members(self, graph: Op) -> list[Op]:
         """Return the kernels of a graph of the decode phase."""

@@ -146,7 +146,7 @@ if wanted record; then
     built=$("$python" -c 'from syncscope.sched_core.cuda_backend import RECORDS; print(*RECORDS)')
     for kind in off stamps events cupti; do
         if [[ " $built " == *" $kind "* ]]; then
-            bench "record-$kind" 90 --model "${RECORD_MODEL:-shape:15m}" --preset baseline --record "$kind"
+            bench "record-$kind" 90 --model "${RECORD_MODEL:-shape:15m}" --preset baseline,all --record "$kind"
         else
             say "== record-$kind: left out, there is no --record $kind"
         fi
@@ -159,7 +159,8 @@ fi
 
 if wanted calibrate; then
     if "$python" -m syncscope calibrate --help >/dev/null 2>&1; then
-        run calibrate 180 12 "$python" -m syncscope calibrate --device cuda --out "$results/h200.json"
+        run calibrate 180 12 "$python" -m syncscope calibrate --device cuda \
+            --out "$results/h200.json" --timeline "$logs/calibrate-traces.json"
     else
         say "== calibrate: left out, there is no such command"
     fi

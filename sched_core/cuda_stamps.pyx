@@ -5,12 +5,11 @@ next one begins, and clears it, so that a kernel that did not run leaves zeros.
 """
 import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t
 
 from syncscope.sched_core.backend cimport address
 from syncscope.sched_core.cuda_driver cimport (
     CUDA_ERROR_NOT_READY,
-    CUDA_SUCCESS,
     CUresult,
     CUstream,
     check,

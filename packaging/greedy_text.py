@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+# in place of this folder, whose syncscope is only the root of the package
+sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from helpers.greedy_text import TIE, record
 from helpers.stories import BOS, stories_model
@@ -19,7 +20,7 @@ from syncscope.app.devices import CudaDevice, Device, SimDevice, choose_device
 from syncscope.app.environment import describe_environment
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.costs import load_profile
+from syncscope.sched_core.profile import load_profile
 
 SCHEMA = "syncscope-greedy-text/1"
 PROMPT = "Alice looked at the Queen and said"

@@ -20,8 +20,8 @@ from helpers.endurance import (
 from helpers.gpu import GROUPED_F16, small_workload
 from syncscope.app.devices import SimDevice
 from syncscope.app.variants import plan_variant, preset_variant
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.recorder import SpanRing
 
 DEVICE = SimDevice(load_profile("h200"))

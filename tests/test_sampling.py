@@ -31,10 +31,10 @@ from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
 from syncscope.kernels.sampling import GREEDY, Sampling
 from syncscope.kernels.signature import KERNELS
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.passes.registry import available_presets
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Kind
 
 EAGER = SimDevice(load_profile("h200"))

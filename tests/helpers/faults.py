@@ -23,11 +23,11 @@ from syncscope.app.variants import REFERENCE, plan_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.cuda_launch import FAULTS
 from syncscope.kernels.transformer import instances
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.cuda_backend import CudaBackend
 from syncscope.sched_core.cuda_driver import list_gpus
 from syncscope.sched_core.cuda_memory import DeviceKernel
 from syncscope.sched_core.errors import DeviceError
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Plan
 
 FATAL: Mapping[str, str] = {

@@ -14,8 +14,8 @@ from syncscope.app.devices import Device, SimDevice
 from syncscope.app.variants import REFERENCE, plan_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.tokenizer import Tokenizer
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine
+from syncscope.sched_core.profile import load_profile
 
 TIE = 1e-3
 """Two logits this close may change places from one implementation to another."""

@@ -13,6 +13,7 @@ from syncscope.kernels.cuda_launch import (
     ARGMAX_THREADS,
     MAX_BLOCKS,
     N_THREADS,
+    SAMPLE_THREADS,
     SOURCE_OF,
     STAGED,
     TILE,
@@ -94,6 +95,12 @@ def _argmax(instance: Instance, v: Mapping[str, int], visible: float) -> tuple[f
     return _up(v["V"], ARGMAX_THREADS * IN_FLIGHT), 0.0
 
 
+def _sample(instance: Instance, v: Mapping[str, int], visible: float) -> tuple[float, float]:
+    """Greatest logit, sum of weights, choice; three passes more for each cut (top-k, top-p)."""
+    passes = 3 + 3 * (v["top_k"] > 0) + 3 * (v["top_p"] < 1)
+    return passes * _up(v["V"], SAMPLE_THREADS), 0.0
+
+
 _LOADS: Mapping[str, Callable[[Instance, Mapping[str, int], float], tuple[float, float]]] = {
     "qkv.cu": _qkv,
     "project.cu": _project,
@@ -101,6 +108,7 @@ _LOADS: Mapping[str, Callable[[Instance, Mapping[str, int], float], tuple[float,
     "logits.cu": _logits,
     "attention.cu": _attention,
     "argmax.cu": _argmax,
+    "sample.cu": _sample,
 }
 
 

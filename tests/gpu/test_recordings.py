@@ -239,27 +239,32 @@ def resident_nbytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("record", WITH_TIMES)
-def test_opening_and_closing_leaves_no_memory_behind(device: CudaDevice, record: str) -> None:
+def growth_nbytes(device: CudaDevice, record: str) -> tuple[int, int]:
+    """Return by how much GPU and host memory in use grow over 12 runs, a context each."""
+    import pycuda.driver as drv
+
     workload = small_workload(GROUPED_F16)
+    free, resident = [], []
     with closing(CudaBackend(KernelTable(), {}, {}, record="off")) as watcher:
-
-        def free_memory() -> int:
-            import pycuda.driver as drv
-
-            with watcher.active():
-                return int(drv.mem_get_info()[0])
-
-        free, resident = [], []
-        for _ in range(20):
+        for _ in range(16):
             with closing(open_backend(workload, replace(device, record=record))) as backend:
                 engine = Engine(backend, plan_of(workload, "all"))
                 engine.run("prompt", 1)
                 engine.drain()
-            free.append(free_memory())
+            with watcher.active():
+                free.append(int(drv.mem_get_info()[0]))
             resident.append(resident_nbytes())
-    assert free[4] - free[-1] <= 16 << 20
-    assert resident[-1] - resident[4] <= 128 << 20
+    return free[3] - free[-1], resident[-1] - resident[3]
+
+
+def test_opening_and_closing_leaves_no_memory_behind(device: CudaDevice) -> None:
+    """The driver keeps host memory of each context and its modules: that of `off` counts as its."""
+    _, kept_by_driver = growth_nbytes(device, "off")
+    for record in WITH_TIMES:
+        on_device, on_host = growth_nbytes(device, record)
+        print(f"{record}: {on_device} B on the GPU, {on_host} B, {kept_by_driver} B with off")
+        assert on_device <= 16 << 20
+        assert on_host - kept_by_driver <= 32 << 20
 
 
 def test_recordings_take_turns_in_one_process(device: CudaDevice) -> None:

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# in place of this folder, whose syncscope is only the root of the package
-sys.path[0] = str(Path(__file__).parents[1] / "tests")
+sys.path.pop(0)  # this folder, whose syncscope is only the root of the package
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from helpers.greedy_text import TIE, record
 from helpers.stories import BOS, stories_model

@@ -79,7 +79,10 @@ DRIVER_FUNCTIONS = {
 """Functions of the driver whose calls are recorded, by their ids in CUPTI: what verbs may call."""
 
 USE_ANOTHER = "use --record stamps"
-_MISSING = f"install it with pip install nvidia-cuda-cupti, or {USE_ANOTHER}"
+_MISSING = (
+    "install it with pip install nvidia-cuda-cupti (for CUDA 12: nvidia-cuda-cupti-cu12), "
+    f"or {USE_ANOTHER}"
+)
 _ANOTHER_PROFILER = f"end the profiler that is attached to this process, or {USE_ANOTHER}"
 _PRIVILEGES = f"ask the administrator to open the GPU's counters to all users, or {USE_ANOTHER}"
 _REMEDIES = {

@@ -127,7 +127,7 @@ if wanted build; then
 fi
 
 if wanted test; then
-    run tests 400 80 "$python" -m pytest -q -p no:cacheprovider -o timeout=200 --durations=12 tests/gpu
+    run tests 400 80 "$python" -m pytest -q -p no:cacheprovider -o timeout=200 -rP --durations=12 tests/gpu
 fi
 
 if wanted bench; then

@@ -72,9 +72,15 @@ def compare(result: dict[str, Any], profile: Profile, shared: Path) -> list[Cell
 def cells_of(folder: Path, shared: Path) -> list[list[Cell]]:
     """Return the cells of each model, smallest model first."""
     results = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
+    results = [each for each in results if {"baseline", "saaasg", "all"} <= variants_of(each)]
     results.sort(key=lambda result: int(result["model"]["parameters"]))
     profile = load_profile(folder.name)
     return [compare(result, profile, shared) for result in results]
+
+
+def variants_of(result: dict[str, Any]) -> set[str]:
+    """Return the ids of the variants of a stored result; none if it is of another kind."""
+    return {each["id"] for each in result.get("variants", ())}
 
 
 def rows(models: list[list[Cell]]) -> list[str]:

@@ -99,9 +99,8 @@ def fit(traces: Sequence[Trace], start: Profile, name: str) -> Fit:
     if not any(_took_ns(each, 0.0) > 0 for each in seen.in_graph):
         raise UsageError("no trace of the plan baseline: its graphs show what kernels take")
     ((device_name, simulated),) = devices
-    terms = _terms(seen, start)
-    values: dict[str, Any] = {term: value for term, (value, _) in terms.items()}
-    profile = replace(start, **values)
+    terms = _terms_of(plain, start)
+    profile = _with(start, terms)
     fitted, kernels, shared = _fit_kernels(seen, profile)
     counts = {term: count for term, (_, count) in terms.items()} | shared
     kept = tuple(term for term in FIGURES if term not in counts)
@@ -148,6 +147,30 @@ _MEDIANS: Mapping[str, str] = {
     "sync_return_ns": "returns",
 }
 """Terms that are the median of one sort of observations."""
+
+
+def _with(profile: Profile, terms: Terms) -> Profile:
+    values: dict[str, Any] = {term: value for term, (value, _) in terms.items()}
+    return replace(profile, **values)
+
+
+def _terms_of(traces: Sequence[Trace], start: Profile) -> Terms:
+    """Return all terms but those of kernels.
+
+    What steps of models show is taken from them, and from the probe only what they do not: some
+    terms are known by sums alone, and it is the sums of real steps that have to come out right.
+    """
+    terms: Terms = {}
+    for is_model in (False, True):
+        group = [trace for trace in traces if _is_model(trace) == is_model]
+        if group:
+            terms |= _terms(joined(map(observe, group)), _with(start, terms))
+    return terms
+
+
+def _is_model(trace: Trace) -> bool:
+    """Whether a trace is of a model, which begins with a prompt, or of the probe."""
+    return any(phase != "decode" for phase in trace.phases)
 
 
 def _terms(seen: Observations, start: Profile) -> Terms:

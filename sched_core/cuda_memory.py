@@ -85,6 +85,8 @@ class Memory:
                 drv.memset_d8(self.address, 0, max(nbytes, 1))
             else:
                 drv.memcpy_htod(self.address, contents)
+            # both are done by the default stream, which other streams do not wait for
+            drv.Context.synchronize()
             return
         if memory == "pinned":
             array = drv.pagelocked_empty(max(nbytes, 1), np.uint8)[:nbytes]

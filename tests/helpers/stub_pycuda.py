@@ -41,6 +41,9 @@ class Context:
     @staticmethod
     def pop() -> None: ...
 
+    @staticmethod
+    def synchronize() -> None: ...
+
 
 class Device:
     """The one device."""

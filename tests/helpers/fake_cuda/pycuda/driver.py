@@ -35,6 +35,10 @@ class Context:
             raise LogicError("no context is current")
         _current.pop()
 
+    @staticmethod
+    def synchronize() -> None:
+        """Nothing of PyCUDA's own is ever pending here."""
+
     def detach(self) -> None:
         assert self not in _current
         live["contexts"] -= 1

@@ -31,7 +31,7 @@ from syncscope.app.report.text import render_text
 from syncscope.app.results import BenchResult
 from syncscope.app.session import Progress, run_bench
 from syncscope.app.variants import Variant, each_dropped, preset_variant
-from syncscope.app.workload import Workload
+from syncscope.app.workload import DEFAULT_PROMPT, Workload
 from syncscope.kernels.registry import list_models, load_model
 from syncscope.kernels.sampling import GREEDY, Sampling
 from syncscope.sched_core.cuda_backend import RECORDS, WAITS
@@ -52,8 +52,6 @@ OUTPUTS: Mapping[str, str] = {
     "markdown": "the tables as Markdown",
 }
 """Options that name a file to write, and its contents."""
-
-DEFAULT_PROMPT = "Alice looked at the Queen and said"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -18,6 +18,8 @@ from syncscope.sched_core.errors import UsageError
 from syncscope.sched_core.planner import plan_baseline
 from syncscope.sched_core.records import Plan
 
+DEFAULT_PROMPT = "Alice looked at the Queen and said"
+
 KV_GRANULE = 256
 """The KV cache is rounded up to this many rows, as llama.cpp does, so that shapes stay."""
 

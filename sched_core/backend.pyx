@@ -118,6 +118,12 @@ cdef class Backend:
         self.n_ops = len(program.ops)
         self.table = <op_t *>address(rows)
 
+    def reset(self, contents):
+        """Let every buffer hold `contents`, by name, or zeros again: the null device holds none.
+
+        Nothing may be pending.  A buffer that nothing writes stays as it is.
+        """
+
     @property
     def max_steps(self):
         """Steps that may be issued before `collect` has to be called."""

@@ -28,6 +28,7 @@ cdef class CudaBackend(Backend):
     cdef SpanRing _ring
     cdef CUstream _side                    # carries what belongs to no plan
     cdef object _first                     # a row of each slot
+    cdef object _written                   # names of the buffers that the bound program writes
     cdef int _release(self) except -1
     cdef int _unbind(self) except -1
     cdef object _bind(self, program, SpanRing ring)

@@ -250,6 +250,7 @@ cdef class CudaBackend(Backend):
 
     cdef object _bind(self, program, SpanRing ring):
         self.set_rows(program)
+        self._written = program.written
         self._ring = ring
         self._allocate(program)
         self._make_streams(program)
@@ -452,6 +453,23 @@ cdef class CudaBackend(Backend):
         return self.times.driver_calls
 
     # ---- results --------------------------------------------------------------------------------
+
+    def reset(self, contents):
+        """Let every buffer that the program writes hold `contents`, by name, or zeros again.
+
+        Nothing may be pending.
+        """
+        self.load(contents)
+        with self.active():
+            for (name, slot), memory in self._slots.items():
+                if name in self._written:
+                    memory.write(self._contents.get(name) if slot == 0 else None)
+            # what was written went to the device on a stream that no other waits for
+            check(self.driver.ctx_synchronize(), b"cuCtxSynchronize")
+
+    def peek(self, name):
+        """Return a copy of the bytes of a host buffer as they are now: it waits for nothing."""
+        return self._slots[name, 0].array.copy()
 
     def read(self, name, slot=0):
         """Return a copy of the bytes of a buffer, once the device is idle."""

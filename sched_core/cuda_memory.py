@@ -81,11 +81,8 @@ class Memory:
         if memory == "device":
             self._owner = drv.mem_alloc(max(nbytes, 1))
             self.address = int(self._owner)
-            if contents is None:
-                drv.memset_d8(self.address, 0, max(nbytes, 1))
-            else:
-                drv.memcpy_htod(self.address, contents)
-            # both are done by the default stream, which other streams do not wait for
+            self.write(contents)
+            # by the default stream, which other streams do not wait for
             drv.Context.synchronize()
             return
         if memory == "pinned":
@@ -98,6 +95,15 @@ class Memory:
             array = np.zeros(nbytes, np.uint8) if contents is None else contents
         self.array = array
         self.address = array.ctypes.data
+
+    def write(self, contents: npt.NDArray[np.uint8] | None) -> None:
+        """Write all bytes, zeros for None; the device has them once it is idle."""
+        if self.array is not None:
+            self.array[:] = 0 if contents is None else contents
+        elif contents is None:
+            self._drv.memset_d8(self.address, 0, max(self.nbytes, 1))
+        else:
+            self._drv.memcpy_htod(self.address, contents)
 
     def read(self) -> npt.NDArray[np.uint8]:
         """Return a copy of the bytes."""

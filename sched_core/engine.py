@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +43,8 @@ class Engine:
     """Runs the steps of a plan.
 
     A change of plan drains the devices once, visibly (`plan.switch.sync`).  Spans name their site
-    by position in `sites`, which grows when plans change.
+    by position in `sites`, which grows when a plan has sites that none before it had.  A run without
+    end takes spans and phases now and then; nothing else grows with its steps.
 
     Parameters
     ----------
@@ -60,6 +62,9 @@ class Engine:
         self.sites: list[Site] = []
         self.phases: list[str] = []
         self.plans: list[Plan] = []
+        self.step = 0
+        self._phase = ""
+        self._site_index: dict[Site, int] = {}
         self._batches: list[npt.NDArray[Any]] = []
         self._site_of_row = np.zeros(0, np.int32)
         self._bind(plan)
@@ -68,11 +73,6 @@ class Engine:
     def plan(self) -> Plan:
         """The plan that runs now."""
         return self.plans[-1]
-
-    @property
-    def step(self) -> int:
-        """Number of steps issued so far."""
-        return len(self.phases)
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -90,13 +90,18 @@ class Engine:
         program = self._table.program
         self.backend.bind(program, self.recorder)
         rows = np.concatenate([program.ops["site"], program.members["site"]])
-        self._site_of_row = (rows + len(self.sites)).astype(np.int32)
-        self.sites += [
-            replace(site, phase=SWITCH) if site.phase.startswith(SWITCH) else site
-            for site in program.sites
-        ]
+        self._site_of_row = np.array([self._number(each) for each in program.sites], np.int32)[rows]
         self.plans.append(plan)
-        self._in_a_row = 0
+        self._phase = ""
+
+    def _number(self, site: Site) -> int:
+        """Return the position of a site in `sites`, where it is put if no plan before had it."""
+        if site.phase.startswith(SWITCH):
+            site = replace(site, phase=SWITCH)
+        number = self._site_index.setdefault(site, len(self.sites))
+        if number == len(self.sites):
+            self.sites.append(site)
+        return number
 
     def run(self, phase: str, steps: int) -> int:
         """Issue steps of one phase; return how many completed, fewer after `stop`.
@@ -108,8 +113,8 @@ class Engine:
         DeviceError
             The device refused an op.
         """
-        if not self.phases or self.phases[-1] != phase:
-            self._in_a_row = 0
+        if phase != self._phase:
+            self._phase, self._in_a_row = phase, 0
         warm_up = self._table.replay_begins[phase]
         left, chunk = steps, 1
         while left:
@@ -125,12 +130,13 @@ class Engine:
             )
             started = time.perf_counter()
             status, done = self._issue(block, n)
-            self.phases += [phase] * (done if status == 0 else done + 1)
+            issued = done if status in (0, self.executor.STOPPED) else done + 1
+            self.phases += [phase] * issued
+            self.step += issued
             self._in_a_row += done
             left -= done
-            self._collect()
+            self.collect()
             if status == self.executor.STOPPED:
-                self.phases.pop()
                 break
             if status:
                 self.backend.raise_fault(self._table.program, status)
@@ -155,11 +161,23 @@ class Engine:
         self._issue_drain(SWITCH)
         self._bind(plan)
 
+    def restart(self, contents: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Let the next step find every buffer as the first one did; steps and time go on.
+
+        Parameters
+        ----------
+        contents : mapping of str to ndarray
+            What buffers hold then; the others hold zeros.
+        """
+        self.drain()
+        self.backend.reset(contents)
+        self._phase = ""
+
     def _issue_drain(self, phase: str) -> None:
         status = self.executor.STOPPED
         while status == self.executor.STOPPED:  # a stop ends steps, not the drain after them
             status, _ = self._issue(self._table.blocks[phase, False], 1)
-        self._collect()
+        self.collect()
         if status:
             self.backend.raise_fault(self._table.program, status)
 
@@ -170,7 +188,8 @@ class Engine:
     def _room(self) -> int:
         return self.recorder.capacity - 16
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Note what is known of the device by now; `run` does so too."""
         calls = self.recorder.take()
         for spans in (*self.backend.collect(calls), calls):
             if len(spans):
@@ -181,6 +200,11 @@ class Engine:
         """Return the spans recorded since the last call, as one array of SPAN."""
         batches, self._batches = self._batches, []
         return np.concatenate([np.zeros(0, SPAN), *batches])
+
+    def take_phases(self) -> list[str]:
+        """Return the phases of the steps issued since the last call; `phases` is empty then."""
+        phases, self.phases = self.phases, []
+        return phases
 
     def close(self) -> None:
         """Give back what the backend holds."""

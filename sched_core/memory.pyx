@@ -499,6 +499,10 @@ cdef class Memory:
         access = program.accesses[row["access0"] + position]
         return program.buffers[access["buffer"]].memory
 
+    def settle(self):
+        """Take every byte for the newest: buffers were given new contents, nothing is pending."""
+        self._arrays["present"][:] = self._arrays["issued"]
+
     def harms(self):
         """Return of each access its first stale read or wrong last write, in order of occurrence.
 

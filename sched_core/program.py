@@ -123,6 +123,12 @@ class Program:
         return np.cumsum([0, *(event.depth for event in self.events)], dtype=np.int64)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Names of the buffers that an op writes."""
+        numbers = np.unique(self.accesses["buffer"][self.accesses["write"] == 1])
+        return frozenset(self.buffers[number].name for number in numbers)
+
+    @property
     def n_threads(self) -> int:
         """Number of host threads: one more than the highest id."""
         return int(self.ops["thread"].max(initial=0)) + 1

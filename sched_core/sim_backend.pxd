@@ -17,7 +17,7 @@ cdef class SimBackend(Backend):
     cdef Memory memory
     cdef KernelTable kernels
     cdef readonly object profile
-    cdef readonly object late              # stream names whose ops take effect late, or None: all
+    cdef public object late                # names of the streams whose ops take effect late
     cdef readonly bint compute
     cdef readonly str rules
     cdef dict _slots                       # (buffer, slot) -> array of bytes

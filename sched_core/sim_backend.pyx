@@ -36,7 +36,8 @@ cdef class SimBackend(Backend):
     profile : Profile
     kernels : KernelTable
     late : collection of str
-        Names of the streams whose ops take effect late; the others are early.
+        Names of the streams whose ops take effect late; the others are early.  Set anew, it holds
+        from the next `bind` on.
     compute : bool
         False: time the program and keep versions, but compute nothing.
     rules : str
@@ -138,9 +139,25 @@ cdef class SimBackend(Backend):
         for i in np.flatnonzero(kernels & (source > 0)):
             rows["src"][i] = self._slots[names[source[i] - 1], 0].ctypes.data
 
+    def reset(self, contents):
+        """Let every buffer that the program writes hold `contents`, by name, or zeros again.
+
+        Nothing may be pending.
+        """
+        self.load(contents)
+        written = self._program.written
+        for (name, slot), array in self._slots.items():
+            if name in written:
+                array[:] = self._contents.get(name, 0) if slot == 0 else 0
+        self.memory.settle()
+
     def read(self, name, slot=0):
         """Return a copy of the bytes of a buffer; pending ops have not taken effect."""
         return self._slots[name, slot].copy()
+
+    def peek(self, name):
+        """Return a copy of the bytes of a host buffer as they are now."""
+        return self._slots[name, 0].copy()
 
     @property
     def counts(self):

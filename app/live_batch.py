@@ -188,6 +188,26 @@ _NEW = ("sites", "phases", "changes", "token_ids", "stale", "wrong", "messages")
 """Fields of a batch that hold what is new; the others hold how things stand."""
 
 
+_OUTCOME = ("state", "fault", "failure", "first_difference", "logit_difference", "bit_exact")
+"""Fields that are news when they change."""
+
+
+def has_news(batch: LiveBatch, last: LiveBatch) -> bool:
+    """Whether a batch says more than the one before it did."""
+    return bool(
+        len(batch.spans)
+        or batch.text
+        or any(getattr(batch, name) for name in _NEW)
+        or any(getattr(batch, name) != getattr(last, name) for name in _OUTCOME)
+    )
+
+
+def standing(batch: LiveBatch, state: str) -> LiveBatch:
+    """Return how things stood at a batch, in another state, with nothing new."""
+    nothing: dict[str, Any] = dict.fromkeys(_NEW, ())
+    return replace(batch, state=state, spans=no_spans(), text="", **nothing)
+
+
 def join_batches(batches: Iterable[LiveBatch]) -> LiveBatch:
     """Join batches of one sequence that follow each other, at least one."""
     batches = tuple(batches)

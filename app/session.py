@@ -260,11 +260,7 @@ def make_trace(
         simulated=device.simulated,
         device=device.describe(),
         model=describe_model(workload.model),
-        variant={
-            "id": planned.variant.id,
-            "passes": list(planned.plan.passes),
-            "dropped_sites": list(planned.dropped),
-        },
+        variant=planned.describe(),
         recording=run.recording,
         environment=environment,
         plans=tuple(engine.plans),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from syncscope.sched_core.capabilities import CUDA
 from syncscope.sched_core.errors import UsageError
@@ -69,6 +70,14 @@ class Planned:
     plan: Plan
     applied: Applied
     dropped: tuple[str, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the `variant` object of a trace."""
+        return {
+            "id": self.variant.id,
+            "passes": list(self.plan.passes),
+            "dropped_sites": list(self.dropped),
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ class Engine:
     """Runs the steps of a plan.
 
     A change of plan drains the devices once, visibly (`plan.switch.sync`).  Spans name their site
-    by position in `sites`, which grows when a plan has sites that none before it had.  A run without
-    end takes spans and phases now and then; nothing else grows with its steps.
+    by position in `sites`, which grows when a plan has sites that none before it had.  Spans and
+    phases are kept until they are taken; nothing else grows with the steps.
 
     Parameters
     ----------

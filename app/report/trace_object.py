@@ -26,6 +26,7 @@ MAX_NS = 2**61
 """A time further from the run's start than this (73 years) is damage."""
 
 MAPPINGS = ("device", "model", "variant", "recording", "environment")
+_PARTS = ("simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans", "findings")
 
 
 def to_object(traces: Iterable[Trace]) -> dict[str, Any]:
@@ -41,29 +42,30 @@ def _trace_object(trace: Trace) -> dict[str, Any]:
         "simulated": trace.simulated,
         "base_ns": trace.base_ns,
         "dropped": trace.dropped,
-        **{name: _plain(getattr(trace, name)) for name in MAPPINGS},
+        **{name: plain(getattr(trace, name)) for name in MAPPINGS},
         "phases": list(trace.phases),
-        "lanes": _plain(trace.lanes),
-        "sites": _plain(trace.sites),
-        "plans": _plain(trace.plans),
-        "findings": _plain(trace.findings),
+        "lanes": plain(trace.lanes),
+        "sites": plain(trace.sites),
+        "plans": plain(trace.plans),
+        "findings": plain(trace.findings),
         "spans": {name: np.ascontiguousarray(trace.spans[name]) for name in SPAN.names or ()},
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a record, or what holds records, as JSON values."""
     if isinstance(value, Kind):
         return value.name.lower()
     if is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name))
+            field.name: plain(getattr(value, field.name))
             for field in fields(value)
             if not _is_default(field, getattr(value, field.name))
         }
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 
@@ -92,13 +94,25 @@ def from_object(data: Any) -> tuple[Trace, ...]:
 def _parse_trace(data: Any, where: str) -> Trace:
     if not isinstance(data, dict):
         raise FileError(f"{where} is {_show(data)}, not an object")
-    wanted = {"simulated", "base_ns", "dropped", "phases", "lanes", "sites", "plans", "findings"}
-    _check_keys(data, {*wanted, *MAPPINGS, "spans"}, where)
+    _check_keys(data, {*_PARTS, *MAPPINGS, "spans"}, where)
+    parts = {name: value for name, value in data.items() if name != "spans"}
+    return trace_of_parts(parts, _parse_spans(data["spans"]), where)
+
+
+def trace_of_parts(data: Mapping[str, Any], spans: npt.NDArray[Any], where: str) -> Trace:
+    """Make a trace of its parts as JSON values and of its spans, checked.
+
+    Raises
+    ------
+    FileError
+        As `from_object`.
+    """
+    _check_keys(data, {*_PARTS, *MAPPINGS}, where)
     trace = Trace(
         sites=_parse(tuple[Site, ...], data["sites"], "sites"),
         lanes=_parse(tuple[Lane, ...], data["lanes"], "lanes"),
         phases=_parse(tuple[str, ...], data["phases"], "phases"),
-        spans=_parse_spans(data["spans"]),
+        spans=spans,
         dropped=_parse(int, data["dropped"], "dropped"),
         simulated=_parse(bool, data["simulated"], "simulated"),
         plans=_parse(tuple[Plan, ...], data["plans"], "plans"),

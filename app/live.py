@@ -55,6 +55,11 @@ class LiveSession:
         """
         return self._worker.header
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the worker runs: it was started, and has not ended."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin; once."""
         self._thread.start()
@@ -97,10 +102,13 @@ class LiveSession:
         self._commands.put(partial(self._worker.on_speed, Pace(speed)))
 
     def take(self) -> LiveBatch | None:
-        """Return what is new since the last call, of one sequence; None if nothing is."""
+        """Return what is new since the last call; None if nothing is.
+
+        What another sequence has begun with comes in a batch of its own: who wants all takes again.
+        """
         return self._outbox.take()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end of the run; return whether it is over."""
+        """Wait for the end of the worker; return whether it came."""
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return not self.is_alive

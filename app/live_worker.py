@@ -227,10 +227,10 @@ class LiveWorker:
         self._pace.note(phase, done, seconds, run.now_ns - began_ns)
 
     def _end_sequence(self) -> None:
-        """Drain and compare; the last sequence waits until there is something to compare with."""
+        """Drain and compare, if need be once the reference is known."""
         self._run.end_sequence()
         self._put(self._run.news("draining"))
-        while self._awaited and not self._request.repeat and not self.stop_asked.is_set():
+        while self._awaited and not self.stop_asked.is_set():
             self._obey(None)
         self._run.compare()
         self._put(self._run.news("draining"))
@@ -316,7 +316,8 @@ class LiveWorker:
             self._messages += refused
             return
         self._variant = variant
-        if (change.planned.plan, late) == (self._change.planned.plan, self._late):
+        plan, now = change.planned.plan, self._change.planned.plan
+        if replace(plan, passes=now.passes) == now and late == self._late:
             self._messages.append(f"{variant.id}: this is the plan that runs already")
             return
         self._put(self._run.news("draining"))

@@ -211,7 +211,7 @@ def _changes(before: Plan, after: Plan) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _effect(before: Plan, after: Plan) -> str:
     """Say what becomes of the pattern, in decode if it changes there."""
-    for phase in reversed(before.phases):
+    for phase in reversed(tuple(before.phases)):
         one, other = (plan_pattern(plan.phases[phase]) for plan in (before, after))
         if one != other:
             return f"{phase} {one} becomes {other}"

@@ -16,6 +16,7 @@ from helpers.plans import (
     model_plan,
     named_costs,
     run_by_hand,
+    without,
 )
 from helpers.programs import run_rows
 from syncscope.kernels.host import host_table
@@ -219,6 +220,22 @@ def test_data_survives_a_change_of_plan():
     assert any(expected[0][len(PROMPT) :])
 
 
+def test_plans_share_the_sites_that_they_have_in_common():
+    plans = [model_plan("cuda-graph"), model_plan(*ALL)]
+    engine = timed_engine(plans[0])
+    engine.set_plan(plans[1])
+    sites = list(engine.sites)
+    assert len(set(sites)) == len(sites)
+    for plan in plans * 5:
+        engine.set_plan(plan)
+        engine.run("decode", 4)
+    assert engine.sites == sites
+    for span in engine.take_spans():
+        site = site_of(engine, span)
+        if site.phase != SWITCH:
+            assert site.phase == engine.phases[span["step"]]
+
+
 def test_graphs_are_captured_anew_after_a_change_of_plan():
     engine = timed_engine(model_plan("cuda-graph"))
     engine.run("decode", 4)
@@ -243,7 +260,82 @@ def test_the_clock_goes_on_after_a_change_of_plan():
         assert (mine["end_ns"][:-1] <= mine["begin_ns"][1:]).all()
 
 
+# ---- beginning again ----------------------------------------------------------------------------
+
+
+def contents():
+    tokens = np.zeros(CAPACITY, np.int32)
+    tokens[: len(PROMPT)] = PROMPT
+    return {**WEIGHTS.arrays, "tokens": tokens}
+
+
+def run_again(engine, steps=tuple(RUN)):
+    for phase, n in steps:
+        engine.run(phase, n)
+    engine.drain()
+    return engine.backend.read("tokens").tolist(), engine.backend.read("tap").tobytes()
+
+
+@pytest.mark.parametrize("late", [(), ("dev0.compute", "dev0.per_thread")], ids=["early", "late"])
+def test_a_restarted_engine_computes_the_same_again_while_steps_and_time_go_on(late):
+    engine = model_engine(model_plan(*ALL), late)
+    first = run_again(engine)
+    before = engine.take_spans()
+    for _ in range(3):
+        engine.restart(contents())
+        assert run_again(engine) == first
+    after = engine.take_spans()
+    assert engine.step == 4 * sum(steps for _, steps in RUN)
+    assert after["begin_ns"].min() >= before["end_ns"].max()
+    assert after["step"].min() == before["step"].max()  # the drain of the restart
+    assert engine.backend.counts[:2] == (0, 0)
+
+
+def test_a_restart_gives_every_written_buffer_its_first_bytes_and_leaves_the_rest():
+    plan = model_plan(*ALL)
+    engine, new = model_engine(plan), model_engine(plan)
+    run_again(engine)
+    changed = [b.name for b in plan.buffers if differs(engine, new, b)]
+    assert {"tokens", "cursor", "tap", "k_cache.0"} <= set(changed)
+    engine.restart(contents())
+    assert not [b.name for b in plan.buffers if differs(engine, new, b)]
+
+
+def differs(one, other, buffer):
+    return any(
+        not np.array_equal(one.backend.read(buffer.name, i), other.backend.read(buffer.name, i))
+        for i in range(buffer.depth)
+    )
+
+
+def test_a_restart_forgets_what_a_race_left_behind():
+    racy = without(model_plan("batch-input-syncs"), "inputs.sync_after")
+    engine = model_engine(racy, ["dev0.compute"])
+    for phase, n in [("prompt", 1), ("prompt", 1), ("prompt_last", 1), ("decode", 2)]:
+        engine.run(phase, n)
+    harm = engine.backend.counts
+    assert harm[0] > 0
+    engine.set_plan(model_plan())
+    engine.restart(contents())
+    assert run_again(engine) == run_again(model_engine(model_plan()))
+    assert engine.backend.counts[:2] == harm[:2]
+
+
 # ---- recording ----------------------------------------------------------------------------------
+
+
+def test_phases_are_taken_once_and_steps_go_on_counting():
+    engine = timed_engine(model_plan("cuda-graph"))
+    engine.run("decode", 2)
+    assert engine.take_phases() == ["decode"] * 2
+    engine.run("decode", 3)
+    engine.run("prompt", 1)
+    assert engine.take_phases() == ["decode"] * 3 + ["prompt"]
+    assert engine.take_phases() == engine.phases == []
+    assert engine.step == 6
+    spans = engine.take_spans()
+    launched = {int(s["step"]) for s in spans if site_of(engine, s).kind == Kind.GRAPH}
+    assert launched == {2, 3, 4}
 
 
 def test_a_small_ring_loses_nothing():

@@ -170,3 +170,53 @@ def test_streams_are_late_by_name():
     backend = SimBackend(PROFILE, named_costs(COPY), ["s", "t"], compute=False)
     assert backend.late == {"s", "t"}
     assert (backend.profile, backend.compute) == (PROFILE, False)
+
+
+# ---- beginning again ----------------------------------------------------------------------------
+
+
+def test_a_reset_gives_written_buffers_their_first_bytes_and_leaves_the_others():
+    weights = np.arange(16, dtype=np.uint8)
+    backend = backend_of(h=weights, d=np.full(16, 5, np.uint8))
+    engine = Engine(backend, make_plan("s copy h d; s copy d hb; sync s", depth={"hb": 2}))
+    engine.run("decode", 2)
+    assert backend.read("hb", 1).tolist() == weights.tolist()
+    weights[:] = 3  # nothing writes it: it is used in place as before
+    engine.restart({"d": np.full(16, 6, np.uint8)})
+    assert backend.read("d").tolist() == [6] * 16
+    assert [backend.read("hb", slot).tolist() for slot in range(2)] == [[0] * 16] * 2
+    assert backend.read("h").tolist() == [3] * 16
+
+
+def test_after_a_reset_no_byte_is_stale_whoever_wrote_it_last():
+    plan = make_plan({"prompt": "s copy h d; t copy hb d", "decode": "s copy d hc; sync s"})
+    backend = backend_of(late=["s"])
+    engine = Engine(backend, plan)
+    engine.run("prompt", 1)
+    engine.restart({})
+    assert backend.counts[:2] == (0, 1)
+    engine.run("decode", 1)
+    assert backend.counts[:2] == (0, 1)
+
+
+def test_a_new_data_order_holds_from_the_next_program_on():
+    plan = make_plan("s copy h d; t copy d hb; sync t; sync s")
+    backend = backend_of()
+    engine = Engine(backend, plan)
+    engine.run("decode", 1)
+    backend.late = {"s"}
+    engine.run("decode", 1)
+    assert backend.counts[0] == 0
+    engine.set_plan(plan)
+    engine.run("decode", 1)
+    assert backend.counts[0] == 1
+
+
+def test_a_host_buffer_is_seen_as_it_is_now():
+    backend = backend_of(h=np.full(16, 7, np.uint8), late=["s"])
+    engine = Engine(backend, make_plan("s copy h hb; sync s"))
+    assert backend.peek("hb").tolist() == [0] * 16
+    engine.run("decode", 1)
+    assert backend.peek("hb").tolist() == [7] * 16
+    backend.peek("hb")[:] = 1
+    assert backend.peek("hb").tolist() == [7] * 16

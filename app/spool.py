@@ -92,7 +92,7 @@ class Spool:
         self._lanes: tuple[Lane, ...] = ()
         self._dropped = self._nbytes = self._news_nbytes = 0
         with _telling("open", path):
-            self._file = os.open(path, os.O_RDWR | flags, 0o666)
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | flags, 0o666)
             try:
                 fcntl.flock(self._file, lock)
             except BaseException:

@@ -605,7 +605,7 @@ def test_a_reference_that_cannot_be_computed_is_told_and_the_run_finishes(monkey
     assert seen.messages == ("the output cannot be compared with the baseline's: no room",)
 
 
-# ---- a GPU, as far as it can be had without one ---------------------------------------------------
+# ---- a GPU, as far as it can be had without one -------------------------------------------------
 
 
 class StandIn(SimDevice):

@@ -106,9 +106,7 @@ class Watched:
         mine = spans[(spans["step"] == step) & (spans["role"] == CALL)]
         issued: list[Site] = [sites[op] for op in mine["op"]]
         return pattern(
-            letter(each.kind, each.blocking, each.scope)
-            for each in issued
-            if each.phase != SWITCH
+            letter(each.kind, each.blocking, each.scope) for each in issued if each.phase != SWITCH
         )
 
 

@@ -1,4 +1,4 @@
-"""Memory of a GPU's backend: when it may be used."""
+"""Memory of a GPU as PyCUDA has it, with a driver that only notes what it is asked."""
 
 from types import SimpleNamespace
 
@@ -7,19 +7,49 @@ import pytest
 
 from syncscope.sched_core.cuda_memory import Memory
 
-
-def pretended_driver(calls: list[str]) -> SimpleNamespace:
-    """A driver that notes its calls; what fills memory is done by the default stream, later."""
-    return SimpleNamespace(
-        mem_alloc=lambda nbytes: 4096,
-        memset_d8=lambda *_: calls.append("memset"),
-        memcpy_htod=lambda *_: calls.append("copy"),
-        Context=SimpleNamespace(synchronize=lambda: calls.append("synchronize")),
-    )
+BYTES = np.arange(4, dtype=np.uint8)
 
 
-@pytest.mark.parametrize("contents", [None, np.arange(8, dtype=np.uint8)])
-def test_device_memory_is_filled_before_another_stream_can_use_it(contents) -> None:
-    calls: list[str] = []
-    Memory(pretended_driver(calls), "device", 8, contents)
-    assert calls == ["memset" if contents is None else "copy", "synchronize"]
+class Driver:
+    """Gives out memory at address 4096 and notes what is written there."""
+
+    def __init__(self):
+        self.asked = []
+        self.Context = SimpleNamespace(synchronize=lambda: self.asked.append(("synchronize",)))
+
+    def mem_alloc(self, nbytes):
+        self.asked.append(("alloc", nbytes))
+        return Allocation(4096)
+
+    def memset_d8(self, address, value, nbytes):
+        self.asked.append(("zero", address, nbytes))
+
+    def memcpy_htod(self, address, contents):
+        self.asked.append(("copy", address, contents.tolist()))
+
+
+class Allocation(int):
+    def free(self):
+        pass
+
+
+@pytest.mark.parametrize(("contents", "written"), [
+    (None, ("zero", 4096, 4)),
+    (BYTES, ("copy", 4096, [0, 1, 2, 3])),
+])  # fmt: skip
+def test_device_memory_is_written_by_the_driver_at_first_and_again(contents, written):
+    driver = Driver()
+    memory = Memory(driver, "device", 4, contents)
+    # other streams do not wait for the one that writes: it is waited for
+    assert driver.asked == [("alloc", 4), written, ("synchronize",)]
+    memory.write(contents)
+    assert driver.asked[3:] == [written]
+
+
+def test_host_memory_is_written_in_place():
+    mine = BYTES.copy()
+    memory = Memory(Driver(), "pageable", 4, mine)
+    memory.write(None)
+    assert mine.tolist() == [0, 0, 0, 0]
+    memory.write(BYTES)
+    assert mine.tolist() == memory.read().tolist() == [0, 1, 2, 3]

@@ -126,6 +126,7 @@ class LiveWorker:
         )
         self._change, self._late = self._plan(self._variant)
         self._messages += refusals(self._change, request.passes)
+        self._environment = {**describe_environment(), **self._device.environment()}
 
     def _open(self) -> LiveRun:
         """Open the device.
@@ -152,7 +153,7 @@ class LiveWorker:
             "model": describe_model(self._workload.model),
             "variant": self._change.planned.describe(),
             "recording": self._run.recording(),
-            "environment": {**describe_environment(), **self._device.environment()},
+            "environment": self._environment,
             "simulated": self._device.simulated,
             "why_device": self._why_device,
             "base_ns": self._run.base_ns,
@@ -169,7 +170,10 @@ class LiveWorker:
             self._put(run.news(self._state))
             self._pace.begin(run.now_ns)
             while True:
-                self._obey(self._patience())
+                patience = self._patience()
+                if patience != 0:
+                    self._put(run.news(self._state))
+                self._obey(patience)
                 if self.stop_asked.is_set():
                     run.end_sequence()
                     run.compare()
@@ -183,7 +187,6 @@ class LiveWorker:
                     self._advance()
                 else:
                     run.collect()
-                    self._put(run.news(self._state))
         finally:
             self._put(run.news("draining"))
             self.header = {**self.header, "recording": run.recording()}

@@ -1,5 +1,6 @@
 """A live run: pieces from a worker thread, commands, changes of plan, ends of every kind."""
 
+import gc
 import threading
 import time
 import tracemalloc
@@ -15,6 +16,7 @@ from syncscope.app.data_order import worst_order
 from syncscope.app.devices import SimDevice
 from syncscope.app.interrupts import Interrupts
 from syncscope.app.live import OVER, STATES, LiveBatch, LiveRequest, LiveSession
+from syncscope.app.live_batch import standing
 from syncscope.app.output import reference_output
 from syncscope.app.session import run_plan
 from syncscope.app.spool import Spool
@@ -168,6 +170,18 @@ def test_pause_issues_nothing_until_resume():
         seen.until_step(step + 5)
 
 
+def test_a_pause_at_the_end_of_a_sequence_is_told_too():
+    with watched(replace(SHORT, repeat=True)) as seen:
+        seen.session.pause()
+        for _ in range(STEPS):
+            seen.session.step()
+        seen.session.start()
+        seen.until(lambda seen: seen.last.sequence == 1 and seen.last.state == "paused")
+        assert seen.steps == STEPS
+        seen.session.step()
+        seen.until_step(STEPS + 1)
+
+
 @pytest.mark.parametrize("paused", [False, True])
 def test_stop_ends_the_run_after_a_drain(paused):
     with watched(replace(SHORT, repeat=True)) as seen:
@@ -272,6 +286,35 @@ def test_of_several_variants_asked_for_the_last_one_is_run():
         seen.finish()
     assert [each.planned.variant.id for each in seen.changes] == ["baseline", "aaag"]
     assert len(seen.drains("plan.switch.sync")) == 1
+
+
+def test_the_run_goes_on_while_a_plan_is_made_and_only_the_last_wish_counts(monkeypatch):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(baseline, variant, rules):
+        if variant.id != "baseline":
+            begun.release()
+            assert go_on.wait(60)
+        return plan_change(baseline, variant, rules)
+
+    monkeypatch.setattr(live_worker, "plan_change", slow)
+    with watched(replace(SHORT, repeat=True)) as seen:
+        try:
+            seen.session.start()
+            seen.session.set_variant("all")
+            assert begun.acquire(timeout=60)
+            seen.until_step(seen.steps + 200)
+            seen.session.set_variant("saaasg")
+            assert begun.acquire(timeout=60)
+            seen.session.set_variant("no-graph")
+            seen.session.set_variant("aaag")
+            seen.until_step(seen.steps + 200)
+            assert len(seen.changes) == 1
+        finally:
+            go_on.set()
+        seen.until(lambda seen: len(seen.changes) == 2)
+        seen.until_step(seen.steps + 50)
+    assert [each.planned.variant.id for each in seen.changes] == ["baseline", "aaag"]
 
 
 @pytest.mark.parametrize(
@@ -439,7 +482,9 @@ def test_memory_is_flat_however_long_a_run_is():
                 seen.until_step(step)
                 seen.session.pause()
                 seen.until(lambda seen: seen.last.state == "paused")
-                del seen.batches[:-1]  # what a window would have drawn
+                # what a window would have drawn, and the spans of the last batch
+                seen.batches[:] = [standing(seen.last, "paused")]
+                gc.collect()
                 sizes.append(tracemalloc.get_traced_memory()[0])
                 seen.session.resume()
         finally:

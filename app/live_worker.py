@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
@@ -92,7 +92,7 @@ class LiveWorker:
         try:
             self._outbox.put(self._last)
             self._prepare()
-            with closing(self._open()) as self._run:
+            with _closed_after(self._open()) as self._run:
                 state = self._drive()
         except KernelFault as error:
             fault = str(error)
@@ -352,6 +352,18 @@ class LiveWorker:
             self._run.reference = found.result()
         except (SyncscopeError, MemoryError) as error:
             self._messages.append(f"the output cannot be compared with the baseline's: {error}")
+
+
+@contextmanager
+def _closed_after(run: LiveRun) -> Iterator[LiveRun]:
+    """Close a run on every path; what a broken device says to that hides no earlier error."""
+    try:
+        yield run
+    except BaseException:
+        with suppress(Exception):
+            run.close()
+        raise
+    run.close()
 
 
 def refusals(change: PlanChange, asked: tuple[str, ...]) -> list[str]:

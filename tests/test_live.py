@@ -601,6 +601,22 @@ def test_a_device_that_fails_in_the_drain_of_a_change_is_told(monkeypatch, noted
     assert ("closed", "live run") in noted
 
 
+def test_a_device_that_cannot_be_closed_either_hides_nothing(monkeypatch, noted):
+    def broken(self):
+        close(self)
+        raise RuntimeError("context::detach failed")
+
+    close = live_run.LiveRun.close
+    monkeypatch.setattr(live_run.LiveRun, "close", broken)
+    failing_at(monkeypatch, 3, DeviceError("cuStreamSynchronize: CUDA_ERROR_ECC_UNCORRECTABLE"))
+    with watched(SHORT) as seen:
+        seen.session.start()
+        seen.finish()
+    assert seen.last.state == "failed"
+    assert seen.last.failure == "cuStreamSynchronize: CUDA_ERROR_ECC_UNCORRECTABLE"
+    assert ("closed", "live run") in noted
+
+
 def test_an_error_of_our_own_ends_the_run_and_not_the_application(monkeypatch, noted):
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
     failing_at(monkeypatch, 3, ZeroDivisionError("oops"))

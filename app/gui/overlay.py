@@ -1,0 +1,228 @@
+"""What lies above the spans: what is selected and joined to it, borders of steps, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter, QPen
+
+from syncscope.app.gui.arrows import draw_arrow, draw_arrows
+from syncscope.app.gui.range_statistics import RangeStatistics, statistics_lines
+from syncscope.app.gui.row_layout import Layout, Place
+from syncscope.app.gui.row_source import RowSource, Spot, Step, find_span
+from syncscope.app.gui.text_box import Line, draw_box
+from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme, pattern_font
+from syncscope.app.gui.time_text import duration_text
+from syncscope.app.gui.time_window import TimeWindow
+from syncscope.app.gui.view_state import Range, ViewState
+from syncscope.app.gui.wide_spans import SPAN_BOUNDED, SPAN_LOWER_BOUND
+
+DIM_ALPHA = 150
+LEAST_PX = 2
+MIN_STEP_PX = 12
+"""Steps shorter than this have no border: they would cover everything."""
+
+GHOST_PX = 8
+STEP_TEXT_PX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What one frame is drawn from."""
+
+    window: TimeWindow
+    layout: Layout
+    places: Mapping[int, Place]
+    source: RowSource
+    state: ViewState
+    statistics: RangeStatistics | None
+    pointer: QPointF | None
+    origin: str
+    """Where times come from: ``simulated`` or ``measured``."""
+
+    @property
+    def theme(self) -> Theme:
+        """Colours."""
+        return self.state.theme
+
+    @property
+    def bottom(self) -> int:
+        """Height below the last row."""
+        return max((each.y + each.height for each in self.layout.places), default=0)
+
+    def rect(self, spot: Spot) -> QRectF | None:
+        """Return where a span is drawn, cut a little outside the window; None if its row is not."""
+        place = self.places.get(spot.row)
+        if place is None:
+            return None
+        y = place.lane_y(min(spot.lane, place.n_lanes - 1))
+        if not place.pinned and y < self.layout.pinned_px:
+            return None
+        left, right = (
+            min(max(self.window.x(t), -8.0), self.window.width + 8)
+            for t in (spot.begin_ns, spot.end_ns)
+        )
+        return QRectF(left, y, max(right - left, LEAST_PX), place.lane_height)
+
+    def spots(self, refs: Sequence[int]) -> list[Spot]:
+        """Return where spans are, of those that are in memory."""
+        found = (find_span(self.source.rows, ref) for ref in refs)
+        return [each for each in found if each is not None]
+
+
+def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
+    """Draw everything above the picture of the rows, which `image` is."""
+    state = scene.state
+    painter.setClipRect(QRectF(0, 0, scene.window.width, scene.window.height))
+    _draw_steps(painter, scene)
+    _draw_ghosts(painter, scene)
+    selected = scene.spots([state.selection])
+    linked = scene.spots(scene.source.links(state.selection)) if selected else []
+    path = scene.spots(state.path)
+    if selected or path:
+        _dim(painter, scene)
+        for spot in (*selected, *linked, *path):
+            _light(painter, scene, spot, image)
+    draw_arrows(painter, scene.source, scene.window, scene.places, scene.theme)
+    _join(painter, scene, [(selected[0], each) for each in linked], scene.theme.text)
+    _join(painter, scene, list(pairwise(path)), scene.theme.accent)
+    _outline(painter, scene, linked, scene.theme.accent, 1)
+    _outline(painter, scene, selected, scene.theme.text, 2)
+    hovered = scene.spots([state.hover])
+    if hovered and state.hover != state.selection:
+        _outline(
+            painter, scene, scene.spots(scene.source.links(state.hover)), scene.theme.accent, 1
+        )
+        _outline(painter, scene, hovered, scene.theme.accent, 2)
+    _draw_ranges(painter, scene)
+    if hovered and scene.pointer is not None:
+        lines = [Line(each) for each in _span_lines(hovered[0], scene)]
+        draw_box(painter, scene.pointer + QPointF(14, 18), lines, scene.theme, scene.window)
+
+
+def _dim(painter: QPainter, scene: Scene) -> None:
+    veil = QColor(scene.theme.background)
+    veil.setAlpha(DIM_ALPHA)
+    painter.fillRect(QRectF(0, 0, scene.window.width, scene.window.height), veil)
+
+
+def _light(painter: QPainter, scene: Scene, spot: Spot, image: QImage) -> None:
+    """Show a span as it was before the picture was dimmed."""
+    rect = scene.rect(spot)
+    if rect is not None:
+        dpr = scene.window.dpr
+        part = QRectF(rect.x() * dpr, rect.y() * dpr, rect.width() * dpr, rect.height() * dpr)
+        painter.drawImage(rect, image, part)
+
+
+def _outline(
+    painter: QPainter, scene: Scene, spots: Sequence[Spot], colour: str, width: int
+) -> None:
+    pen = QPen(QColor(colour), width)
+    pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    for rect in filter(None, map(scene.rect, spots)):
+        painter.drawRect(rect)
+
+
+def _join(painter: QPainter, scene: Scene, pairs: Sequence[tuple[Spot, Spot]], colour: str) -> None:
+    """Draw a bold arrow from the earlier to the later span of each pair."""
+    for one, other in pairs:
+        first, second = sorted((one, other), key=lambda spot: spot.begin_ns)
+        begin, end = scene.rect(first), scene.rect(second)
+        if begin is not None and end is not None:
+            draw_arrow(painter, begin, end, colour)
+
+
+def _draw_steps(painter: QPainter, scene: Scene) -> None:
+    """Draw the borders of steps, and what each step does where there is room."""
+    window = scene.window
+    steps = scene.source.steps(window.t0, window.t1)
+    if len(steps) > window.width / MIN_STEP_PX:
+        return
+    line = QColor(scene.theme.faint)
+    line.setAlpha(130)
+    row = next((each for each in scene.layout.places if each.kind == "steps"), None)
+    ends = [*(step.begin_ns for step in steps[1:]), window.t1]
+    painter.setFont(pattern_font())
+    metrics = painter.fontMetrics()
+    for step, end in zip(steps, ends, strict=True):
+        x = window.x(step.begin_ns)
+        painter.setPen(QPen(line, 1))
+        painter.drawLine(QPointF(x, 0), QPointF(x, window.height))
+        if row is None or row.collapsed:
+            continue
+        left = max(x, 0) + STEP_TEXT_PX
+        text = _step_text(step, int(window.x(end) - left - STEP_TEXT_PX), metrics)
+        painter.setPen(QColor(scene.theme.text))
+        base = row.middle + (metrics.ascent() - metrics.descent()) / 2
+        painter.drawText(QPointF(left, base), text)
+
+
+def _step_text(step: Step, width: int, metrics: QFontMetrics) -> str:
+    """Return number and pattern of a step; one of them, or nothing, if room is short."""
+    for text in (f"{step.number}  {step.pattern}", step.pattern, str(step.number)):
+        if metrics.horizontalAdvance(text) <= width:
+            return text
+    return ""
+
+
+def _draw_ghosts(painter: QPainter, scene: Scene) -> None:
+    """Outline what a pass removed."""
+    window = scene.window
+    pen = QPen(scene.theme.colour(CATEGORIES.index("sync_redundant")), 1, Qt.PenStyle.DashLine)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    for ghost in scene.source.ghosts(window.t0, window.t1):
+        place = scene.places.get(ghost.row)
+        if place is None or place.collapsed:
+            continue
+        left, right = window.x(ghost.begin_ns), window.x(ghost.end_ns)
+        width = max(right - left, GHOST_PX)
+        painter.drawRect(QRectF(left, place.lane_y(0) + 2, width, place.lane_height - 4))
+
+
+def _draw_ranges(painter: QPainter, scene: Scene) -> None:
+    """Draw what is marked and what is measured."""
+    for mark in scene.state.marks:
+        _shade(painter, scene, mark, scene.theme.faint)
+    measured = scene.state.measured
+    if measured is None:
+        return
+    _shade(painter, scene, measured, scene.theme.accent)
+    if scene.statistics is not None:
+        lines = [
+            Line(text, scene.theme.categories[category] if category >= 0 else "")
+            for category, text in statistics_lines(scene.statistics, scene.origin)
+        ]
+        left = max(scene.window.x(measured[0]), 0) + 8
+        draw_box(painter, QPointF(left, scene.bottom + 8), lines, scene.theme, scene.window)
+
+
+def _shade(painter: QPainter, scene: Scene, times: Range, colour: str) -> None:
+    """Tint a range and draw its edges."""
+    left, right = (scene.window.x(t) for t in times)
+    if right < 0 or left > scene.window.width:
+        return
+    tint = QColor(colour)
+    tint.setAlpha(28)
+    painter.fillRect(QRectF(left, 0, right - left, scene.window.height), tint)
+    painter.setPen(QPen(QColor(colour), 1))
+    for x in (left, right):
+        painter.drawLine(QPointF(x, 0), QPointF(x, scene.window.height))
+
+
+def _span_lines(spot: Spot, scene: Scene) -> list[str]:
+    """Say what a span is, in two or three lines."""
+    length = duration_text(spot.end_ns - spot.begin_ns)
+    lines = [scene.source.names[spot.name], f"{length} {scene.origin}"]
+    lines.append(TITLES[CATEGORIES[spot.category]])
+    if spot.flags & SPAN_BOUNDED:
+        lines.append("ran somewhere between these times")
+    elif spot.flags & SPAN_LOWER_BOUND:
+        lines.append("may have ended a little later")
+    return lines

@@ -1,0 +1,382 @@
+"""The timeline: ruler, row titles, drawing area and scroll bars over one ViewState."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtCore import QRectF, QSignalBlocker, Qt
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QGridLayout, QScrollBar, QToolButton, QWidget
+
+from syncscope.app.gui.lane_item import LaneItem
+from syncscope.app.gui.navigation import PAN, ZOOM, Navigation
+from syncscope.app.gui.overlay import Scene
+from syncscope.app.gui.range_statistics import RangeStatistics, range_statistics
+from syncscope.app.gui.row_headers import HEADERS_PX, RowHeaders
+from syncscope.app.gui.row_layout import Layout, lay_out
+from syncscope.app.gui.row_source import Row, RowSource, Spot, find_span
+from syncscope.app.gui.theme import CATEGORIES, TITLES
+from syncscope.app.gui.time_ruler import TimeRuler
+from syncscope.app.gui.time_text import duration_text
+from syncscope.app.gui.time_window import TimeWindow
+from syncscope.app.gui.timeline_plot import TimelinePlot
+from syncscope.app.gui.view_state import NOTHING, Range, ViewState
+
+HIT_PX = 2
+PAGE = 0.8
+"""What PgUp and PgDown scroll, as a share of the height."""
+
+BAR_STEPS = 10_000
+"""Resolution of the scroll bar of time."""
+
+ANY_CATEGORY = (1 << len(CATEGORIES)) - 1
+
+
+class TimelineView(QWidget):
+    """Draws the recording of a ViewState and lets the user move about in it.
+
+    `commands` are what keys, menus and the command palette run; `timeline_keys` lists them.
+    """
+
+    def __init__(self, state: ViewState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.state = state
+        self.navigation = Navigation(state, self._extent)
+        self.row_layout = Layout((), 0, 0)
+        self._scroll_px = 0
+        self._statistics: RangeStatistics | None = None
+        self._behind = False
+        self.setObjectName("timeline")
+        self.plot = TimelinePlot(self)
+        self._item = LaneItem(self._scene)
+        self.plot.box.addItem(self._item, ignoreBounds=True)
+        self.headers = RowHeaders(state, self)
+        self._rows_bar = QScrollBar(Qt.Orientation.Vertical, self)
+        self._time_bar = QScrollBar(Qt.Orientation.Horizontal, self)
+        self._follow = QToolButton(self)
+        self._place_widgets()
+        self.commands: Mapping[str, Callable[[], None]] = {
+            "zoom_in": lambda: self.navigation.zoom(ZOOM, self._pointer_time()),
+            "zoom_out": lambda: self.navigation.zoom(1 / ZOOM, self._pointer_time()),
+            "pan_left": lambda: self.navigation.pan(-PAN),
+            "pan_right": lambda: self.navigation.pan(PAN),
+            "page_up": lambda: self.scroll_rows(-round(self.plot.height() * PAGE)),
+            "page_down": lambda: self.scroll_rows(round(self.plot.height() * PAGE)),
+            "focus_selection": self._focus_selection,
+            "fit_selection": self._fit_selection,
+            "zoom_to_range": self._zoom_to_range,
+            "show_all": self.navigation.show_all,
+            "follow": lambda: state.set_follow(True),
+            "undo_zoom": lambda: self._leave_follow(state.undo_range),
+            "redo_zoom": lambda: self._leave_follow(state.redo_range),
+            "next_span": lambda: self._step_in_lane(1),
+            "previous_span": lambda: self._step_in_lane(-1),
+            "next_dependency": lambda: self._step_along(1, 0),
+            "last_dependency": lambda: self._step_along(1, -1),
+            "previous_dependency": lambda: self._step_along(-1, 0),
+            "first_dependency": lambda: self._step_along(-1, -1),
+            "measure_selection": self._measure_selection,
+            "mark": self._mark,
+            "clear_marks": lambda: state.set_marks(()),
+            "toggle_buffers": lambda: state.arrange(state.arrangement.toggle_buffers()),
+            "clear": self._clear,
+        }
+        self._connect()
+
+    def _place_widgets(self) -> None:
+        """Put ruler and titles around the drawing area."""
+        self._follow.setText("Follow")
+        self._follow.setCheckable(True)
+        self._follow.setToolTip("Move with the newest span (Space)")
+        self._follow.setAccessibleName("Follow the newest span")
+        self._follow.setObjectName("follow")
+        self._follow.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._rows_bar.setAccessibleName("Scroll rows")
+        self._time_bar.setAccessibleName("Scroll time")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(0)
+        grid.addWidget(self._follow, 0, 0, Qt.AlignmentFlag.AlignCenter)
+        grid.addWidget(TimeRuler(self.state, self), 0, 1)
+        grid.addWidget(self.headers, 1, 0)
+        grid.addWidget(self.plot, 1, 1)
+        grid.addWidget(self._rows_bar, 1, 2)
+        grid.addWidget(self._time_bar, 2, 1)
+        grid.setColumnMinimumWidth(0, HEADERS_PX)
+        grid.setColumnStretch(1, 1)
+        self.setFocusProxy(self.plot)
+
+    def _connect(self) -> None:
+        state = self.state
+        state.recording_changed.connect(self._show_recording)
+        state.grown.connect(self._grow)
+        state.range_changed.connect(self._show_range)
+        state.rows_changed.connect(self.lay_out)
+        state.theme_changed.connect(self._item.update)
+        state.selection_changed.connect(self._show_selection)
+        for signal in (state.hover_changed, state.path_changed, state.marks_changed):
+            signal.connect(self._item.update)
+        state.measured_changed.connect(self._measure)
+        state.follow_changed.connect(self._show_follow)
+        self.plot.resized.connect(self.lay_out)
+        self._follow.clicked.connect(state.set_follow)
+        self.headers.wheel.connect(self.plot.wheelEvent)
+        self._rows_bar.valueChanged.connect(lambda y: self.scroll_rows(y - self._scroll_px))
+        self._time_bar.valueChanged.connect(self._scroll_time)
+
+    # what is shown
+
+    @property
+    def source(self) -> RowSource | None:
+        """Rows of the recording."""
+        recording = self.state.recording
+        return None if recording is None else recording.rows
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Rows in their natural order."""
+        return () if self.source is None else self.source.rows
+
+    def _extent(self) -> Range:
+        return (0, 0) if self.source is None else self.source.extent()
+
+    def _scene(self, box: QRectF, dpr: float) -> Scene | None:
+        """Collect what one frame is drawn from."""
+        if self.source is None or box.width() < 1 or box.height() < 1:
+            return None
+        return Scene(
+            window=TimeWindow(*self.state.range, box.width(), box.height(), dpr),
+            layout=self.row_layout,
+            places={place.row: place for place in self.row_layout.places},
+            source=self.source,
+            state=self.state,
+            statistics=self._statistics,
+            pointer=self.plot.pointer,
+            origin="simulated" if self.state.recording.header["simulated"] else "measured",
+        )
+
+    def _show_recording(self) -> None:
+        self._scroll_px = 0
+        self._measure()
+        self._item.changed()
+        self.lay_out()
+        self.navigation.show_all()
+
+    def _grow(self) -> None:
+        """Draw new spans; a hidden timeline catches up when it is shown."""
+        self._behind = not self.isVisible()
+        if self._behind:
+            return
+        self._item.changed()
+        self.lay_out()
+        self._measure()
+        self.navigation.keep_up()
+        self._set_time_bar()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catch up with what came in while nothing was to be seen."""
+        super().showEvent(event)
+        if self._behind:
+            self._grow()
+
+    def lay_out(self) -> None:
+        """Place the rows."""
+        height = self.plot.height()
+        layout = lay_out(self.rows, self.state.arrangement, self._scroll_px)
+        most = max(layout.content_px - height, 0)
+        if self._scroll_px > most:
+            self._scroll_px = most
+            layout = lay_out(self.rows, self.state.arrangement, most)
+        with QSignalBlocker(self._rows_bar):
+            self._rows_bar.setRange(0, most)
+            self._rows_bar.setPageStep(height)
+            self._rows_bar.setValue(self._scroll_px)
+        self._rows_bar.setVisible(most > 0)
+        self.headers.show_rows(self.rows, layout)
+        if layout != self.row_layout:
+            self.row_layout = layout
+            self._item.update()
+
+    def scroll_rows(self, pixels: int) -> None:
+        """Scroll the rows, down if positive."""
+        scroll_px = max(self._scroll_px + pixels, 0)
+        if scroll_px != self._scroll_px:
+            self._scroll_px = scroll_px
+            self.lay_out()
+
+    def _show_range(self, t0: int, t1: int) -> None:
+        self.plot.box.setXRange(t0, t1, padding=0)
+        self._item.update()
+        self._set_time_bar()
+
+    def _set_time_bar(self) -> None:
+        """Let the scroll bar show which part of the recording is in view."""
+        (begin, end), (t0, t1) = self._extent(), self.state.range
+        begin, end = min(begin, t0), max(end, t1)
+        scale = BAR_STEPS / (end - begin)
+        page = max(round((t1 - t0) * scale), 1)
+        with QSignalBlocker(self._time_bar):
+            self._time_bar.setRange(0, BAR_STEPS - page)
+            self._time_bar.setPageStep(page)
+            self._time_bar.setSingleStep(max(page // 10, 1))
+            self._time_bar.setValue(round((t0 - begin) * scale))
+
+    def _scroll_time(self, value: int) -> None:
+        (begin, end), (t0, t1) = self._extent(), self.state.range
+        begin, end = min(begin, t0), max(end, t1)
+        start = begin + round(value / BAR_STEPS * (end - begin))
+        self.navigation.show(start, start + t1 - t0, "bar")
+
+    def _show_follow(self, on: bool) -> None:
+        self._follow.setChecked(on)
+        self.navigation.keep_up()
+
+    def _measure(self) -> None:
+        measured = self.state.measured
+        self._statistics = None if measured is None else range_statistics(self.rows, *measured)
+        self._item.update()
+
+    # what is where
+
+    def _window(self) -> TimeWindow:
+        return TimeWindow(*self.state.range, max(self.plot.width(), 1), self.plot.height())
+
+    def time_at(self, x: float) -> int:
+        """Return the time at a pixel of the drawing area."""
+        return self._window().t(x)
+
+    def x_at(self, t: int) -> float:
+        """Return the pixel of a time."""
+        return self._window().x(t)
+
+    def ref_at(self, x: float, y: float) -> int:
+        """Return the ref of the span at a pixel, or near it; `NOTHING` if there is none."""
+        place = self.row_layout.at(y)
+        if place is None:
+            return NOTHING
+        window = self._window()
+        lane = self.rows[place.row].lanes[place.lane_at(y)]
+        index = lane.hit(window.t(x), round(window.ns_per_px * HIT_PX))
+        return lane.get(index)[5] if index >= 0 else NOTHING
+
+    def _pointer_time(self) -> int:
+        """Return the time under the pointer, or in the middle if it is elsewhere."""
+        pointer = self.plot.pointer
+        return self.time_at(self.plot.width() / 2 if pointer is None else pointer.x())
+
+    # selection
+
+    def run(self, command: str) -> None:
+        """Run a command."""
+        self.commands[command]()
+
+    def click(self, x: float, y: float) -> None:
+        """Select what is at a pixel; on empty ground clear."""
+        ref = self.ref_at(x, y)
+        if ref == NOTHING:
+            self._clear()
+        else:
+            self.state.select(ref)
+
+    def _clear(self) -> None:
+        self.state.select(NOTHING)
+        self.state.set_path(())
+        self.state.measure(None)
+
+    def _selected(self) -> Spot | None:
+        return find_span(self.rows, self.state.selection)
+
+    def _show_selection(self, ref: int) -> None:
+        """Bring what was selected into view, and tell it to a screen reader."""
+        spot = self._selected()
+        if spot is not None and self.source is not None:
+            self._reveal(spot)
+            name, title = self.source.names[spot.name], TITLES[CATEGORIES[spot.category]]
+            length = duration_text(spot.end_ns - spot.begin_ns)
+            self.plot.setAccessibleDescription(f"{name}, {title}, {length}")
+        else:
+            self.plot.setAccessibleDescription("")
+        self._item.update()
+
+    def _reveal(self, spot: Spot) -> None:
+        """Move as little as is needed to see a span."""
+        t0, t1 = self.state.range
+        if spot.end_ns <= t0 or spot.begin_ns >= t1:
+            self.navigation.centre((spot.begin_ns + spot.end_ns) // 2)
+        place = next((each for each in self.row_layout.places if each.row == spot.row), None)
+        if place is None or place.pinned:
+            return
+        below = place.y + place.height - self.plot.height()
+        above = place.y - self.row_layout.pinned_px
+        if above < 0 or below > 0:
+            self.scroll_rows(above if above < 0 else min(below, above))
+
+    def _focus_selection(self) -> None:
+        """Centre the selection; zoom to it if it is centred."""
+        spot = self._selected()
+        if spot is None:
+            return
+        before = self.state.range
+        self.navigation.centre((spot.begin_ns + spot.end_ns) // 2)
+        if self.state.range == before:
+            self._fit_selection()
+
+    def _fit_selection(self) -> None:
+        spot = self._selected()
+        if spot is not None:
+            self.navigation.fit(spot.begin_ns, spot.end_ns)
+
+    def _zoom_to_range(self) -> None:
+        if self.state.measured is not None:
+            self.navigation.fit(*self.state.measured)
+        else:
+            self._fit_selection()
+
+    def _leave_follow(self, then: Callable[[], None]) -> None:
+        self.state.set_follow(False)
+        then()
+
+    def _step_in_lane(self, direction: int) -> None:
+        """Select the span beside the selected one."""
+        spot = self._selected()
+        if spot is not None:
+            lane = self.rows[spot.row].lanes[spot.lane]
+            index = lane.neighbour(spot.index, direction, ANY_CATEGORY)
+            if index >= 0:
+                self.state.select(lane.get(index)[5])
+
+    def _step_along(self, direction: int, which: int) -> None:
+        """Select what is joined to the selection: the nearest (0) or the last (-1) that way."""
+        spot = self._selected()
+        if spot is None or self.source is None:
+            return
+        path = self.state.path
+        refs = path if spot.ref in path else self.source.links(spot.ref)
+        found = [find_span(self.rows, ref) for ref in refs if ref != spot.ref]
+        others = sorted(
+            (each for each in found if each is not None),
+            key=lambda each: (each.begin_ns, each.ref),
+        )
+        here = (spot.begin_ns, spot.ref)
+        that_way = [
+            each for each in others if ((each.begin_ns, each.ref) > here) == (direction > 0)
+        ]
+        if that_way:
+            self.state.select(that_way[:: 1 if direction > 0 else -1][which].ref)
+
+    def _measure_selection(self) -> None:
+        spot = self._selected()
+        if spot is not None:
+            self.state.measure((spot.begin_ns, spot.end_ns))
+
+    def _mark(self) -> None:
+        """Keep what is measured, what is selected, or where the pointer is."""
+        spot = self._selected()
+        if self.state.measured is not None:
+            mark = self.state.measured
+        elif spot is not None:
+            mark = (spot.begin_ns, spot.end_ns)
+        else:
+            mark = (self._pointer_time(),) * 2
+        if mark not in self.state.marks:
+            self.state.set_marks((*self.state.marks, mark))

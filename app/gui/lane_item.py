@@ -23,11 +23,11 @@ class LaneItem(pg.GraphicsObject):
     Parameters
     ----------
     scene : function
-        From the box of the view, in scene coordinates, and device pixels per logical pixel to what
-        is to be drawn; None for nothing.
+        From device pixels per logical pixel to what is to be drawn all over the widget; None for
+        nothing.
     """
 
-    def __init__(self, scene: Callable[[QRectF, float], Scene | None]) -> None:
+    def __init__(self, scene: Callable[[float], Scene | None]) -> None:
         super().__init__()
         self._scene = scene
         self._canvas = RowCanvas()
@@ -63,14 +63,12 @@ class LaneItem(pg.GraphicsObject):
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         """Draw a frame."""
-        box = self.getViewBox().sceneBoundingRect()
-        scene = self._scene(box, painter.device().devicePixelRatioF())
+        scene = self._scene(painter.device().devicePixelRatioF())
         if scene is None:
             return
         painter.save()
         try:
             painter.resetTransform()
-            painter.translate(box.topLeft())
             image = self._image(scene)
             painter.drawImage(QPointF(0, 0), image)
             draw_overlay(painter, scene, image)

@@ -144,16 +144,15 @@ def _draw_steps(painter: QPainter, scene: Scene) -> None:
     steps = scene.source.steps(window.t0, window.t1)
     if len(steps) > window.width / MIN_STEP_PX:
         return
+    ends = [*(step.begin_ns for step in steps), window.t1][1:]
     line = QColor(scene.theme.faint)
     line.setAlpha(130)
     row = next((each for each in scene.layout.places if each.kind == "steps"), None)
-    ends = [*(step.begin_ns for step in steps[1:]), window.t1]
     painter.setFont(pattern_font())
     metrics = painter.fontMetrics()
     for step, end in zip(steps, ends, strict=True):
         x = window.x(step.begin_ns)
-        painter.setPen(QPen(line, 1))
-        painter.drawLine(QPointF(x, 0), QPointF(x, window.height))
+        _upright(painter, x, scene, line)
         if row is None or row.collapsed:
             continue
         left = max(x, 0) + STEP_TEXT_PX
@@ -183,7 +182,8 @@ def _draw_ghosts(painter: QPainter, scene: Scene) -> None:
             continue
         left, right = window.x(ghost.begin_ns), window.x(ghost.end_ns)
         width = max(right - left, GHOST_PX)
-        painter.drawRect(QRectF(left, place.lane_y(0) + 2, width, place.lane_height - 4))
+        top, height = place.lane_y(0) + 2.5, place.lane_height - 5
+        painter.drawRect(QRectF(left + 0.5, top, width - 1, height))
 
 
 def _draw_ranges(painter: QPainter, scene: Scene) -> None:
@@ -211,9 +211,14 @@ def _shade(painter: QPainter, scene: Scene, times: Range, colour: str) -> None:
     tint = QColor(colour)
     tint.setAlpha(28)
     painter.fillRect(QRectF(left, 0, right - left, scene.window.height), tint)
-    painter.setPen(QPen(QColor(colour), 1))
     for x in (left, right):
-        painter.drawLine(QPointF(x, 0), QPointF(x, scene.window.height))
+        _upright(painter, x, scene, QColor(colour))
+
+
+def _upright(painter: QPainter, x: float, scene: Scene, colour: QColor) -> None:
+    """Draw a line from top to bottom that is sharp on any screen."""
+    dpr = scene.window.dpr
+    painter.fillRect(QRectF(int(x * dpr) / dpr, 0, 1, scene.window.height), colour)
 
 
 def _span_lines(spot: Spot, scene: Scene) -> list[str]:

@@ -109,8 +109,8 @@ class RowHeaders(QWidget):
         if place.key == self._current and self.hasFocus():
             painter.fillRect(rect, QColor(theme.field))
             painter.fillRect(QRectF(0, place.y, 2, place.height), QColor(theme.accent))
-        painter.setPen(QPen(QColor(theme.stripe), 1))
-        painter.drawLine(rect.bottomLeft(), rect.bottomRight())
+        line = QRectF(0, rect.bottom() - 1, self.width(), 1)
+        painter.fillRect(line, QColor(theme.stripe))
         if place.height < LEAST_TITLE_PX:
             return
         middle = self._first_line(place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QWidget
 
 from syncscope.app.gui.theme import label_font
@@ -66,12 +66,12 @@ class TimeRuler(QWidget):
             painter.setPen(QColor(theme.text))
             painter.drawText(QPointF(4, baseline), found.base)
             reserved = metrics.horizontalAdvance(found.base) + 10
-        painter.setPen(QPen(QColor(theme.line), 1))
-        painter.drawLine(QPointF(0, RULER_PX - 0.5), QPointF(window.width, RULER_PX - 0.5))
+        painter.fillRect(QRectF(0, RULER_PX - 1, window.width, 1), QColor(theme.line))
+        dpr = self.devicePixelRatioF()
         for t, text in found.labels:
             x = window.x(t)
-            painter.setPen(QPen(QColor(theme.line), 1))
-            painter.drawLine(QPointF(x, RULER_PX - 7), QPointF(x, RULER_PX))
+            at = int(x * dpr) / dpr
+            painter.fillRect(QRectF(at, RULER_PX - 7, 1, 7), QColor(theme.line))
             width = metrics.horizontalAdvance(text)
             if x + 4 >= reserved and x + 4 + width <= window.width:
                 painter.setPen(QColor(theme.faint))

@@ -38,7 +38,7 @@ BINDINGS = (
     Binding("first_dependency", ("Ctrl+[",), "To the first that the selection follows from"),
     Binding("measure_selection", ("R",), "Measure the selection"),
     Binding("mark", ("M",), "Mark the measured range, the selection or the pointer"),
-    Binding("clear_marks", ("Shift+M",), "Remove all marks"),
+    Binding("unmark", ("Shift+M",), "Take the last mark away"),
     Binding("toggle_buffers", ("B",), "Show or hide the rows of buffers"),
     Binding("clear", ("Esc",), "Clear selection and measurement"),
 )

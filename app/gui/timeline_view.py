@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from PySide6.QtCore import QRectF, QSignalBlocker, Qt
+from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QGridLayout, QScrollBar, QToolButton, QWidget
 
@@ -77,7 +77,7 @@ class TimelineView(QWidget):
             "first_dependency": lambda: self._step_along(-1, -1),
             "measure_selection": self._measure_selection,
             "mark": self._mark,
-            "clear_marks": lambda: state.set_marks(()),
+            "unmark": lambda: state.set_marks(state.marks[:-1]),
             "toggle_buffers": lambda: state.arrange(state.arrangement.toggle_buffers()),
             "clear": self._clear,
         }
@@ -140,20 +140,24 @@ class TimelineView(QWidget):
     def _extent(self) -> Range:
         return (0, 0) if self.source is None else self.source.extent()
 
-    def _scene(self, box: QRectF, dpr: float) -> Scene | None:
+    def _scene(self, dpr: float) -> Scene | None:
         """Collect what one frame is drawn from."""
-        if self.source is None or box.width() < 1 or box.height() < 1:
+        if self.source is None:
             return None
         return Scene(
-            window=TimeWindow(*self.state.range, box.width(), box.height(), dpr),
+            window=self._window(dpr),
             layout=self.row_layout,
             places={place.row: place for place in self.row_layout.places},
             source=self.source,
             state=self.state,
             statistics=self._statistics,
             pointer=self.plot.pointer,
-            origin="simulated" if self.state.recording.header["simulated"] else "measured",
+            origin=self._origin(),
         )
+
+    def _origin(self) -> str:
+        """Say where times come from."""
+        return "simulated" if self.state.recording.header["simulated"] else "measured"
 
     def _show_recording(self) -> None:
         self._scroll_px = 0
@@ -238,8 +242,9 @@ class TimelineView(QWidget):
 
     # what is where
 
-    def _window(self) -> TimeWindow:
-        return TimeWindow(*self.state.range, max(self.plot.width(), 1), self.plot.height())
+    def _window(self, dpr: float = 1.0) -> TimeWindow:
+        size = self.plot.viewport().size()
+        return TimeWindow(*self.state.range, max(size.width(), 1), max(size.height(), 1), dpr)
 
     def time_at(self, x: float) -> int:
         """Return the time at a pixel of the drawing area."""
@@ -293,7 +298,7 @@ class TimelineView(QWidget):
             self._reveal(spot)
             name, title = self.source.names[spot.name], TITLES[CATEGORIES[spot.category]]
             length = duration_text(spot.end_ns - spot.begin_ns)
-            self.plot.setAccessibleDescription(f"{name}, {title}, {length}")
+            self.plot.setAccessibleDescription(f"{name}, {title}, {length} {self._origin()}")
         else:
             self.plot.setAccessibleDescription("")
         self._item.update()

@@ -87,7 +87,7 @@ class MadeRows:
         return np.array(found if len(found) <= limit else [], ARROW)
 
     def steps(self, t0: int, t1: int) -> Sequence[MadeStep]:
-        ends = [each.begin_ns for each in self.step_list[1:]] + [2**62]
+        ends = [*(each.begin_ns for each in self.step_list), 2**62][1:]
         return [
             step
             for step, end in zip(self.step_list, ends, strict=True)

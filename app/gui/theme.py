@@ -10,21 +10,7 @@ import numpy.typing as npt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QPalette
 from PySide6.QtWidgets import QApplication
 
-CATEGORIES = (
-    "kernel",
-    "h2d",
-    "d2h",
-    "d2d",
-    "host_api",
-    "host_work",
-    "sync_required",
-    "sync_reuse",
-    "sync_redundant",
-    "sync_other",
-    "sync_unknown",
-    "graph",
-)
-"""What a span is drawn as; the order is that of the colours and of `lane_store` categories."""
+from syncscope.app.gui.categories import CATEGORIES as CATEGORIES
 
 TITLES: Mapping[str, str] = {
     "kernel": "kernel",

@@ -1,0 +1,129 @@
+"""The newest spans of a recording as they were recorded, and where those of each step are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncscope.app.gui.sliding import Sliding
+from syncscope.sched_core.recorder import ROLES, SPAN
+
+CALL, EXEC = (ROLES.index(role) for role in ("call", "exec"))
+
+STEP = np.dtype(
+    [
+        ("begin_ns", "<i8"),
+        ("end_ns", "<i8"),
+        ("phase", "<i4"),
+        ("first", "<i8", (2,)),
+        ("last", "<i8", (2,)),
+    ]
+)
+"""A step: begin of its first call, end of its last span, and by role the first and the last ref of
+its spans, -1 if there is none; times mean nothing where there is no call."""
+
+STEPS = 1 << 17
+"""So many steps are kept: of the smallest model a few seconds more than spans are."""
+
+
+class SpanLog:
+    """Spans by ref, which counts them from 0 in the order of arrival, and steps by number.
+
+    Parameters
+    ----------
+    capacity : int
+        So many spans are kept.
+    n_steps : int
+        So many steps are kept.
+    """
+
+    def __init__(self, capacity: int, n_steps: int = STEPS) -> None:
+        self.spans = Sliding(SPAN, capacity)
+        self.steps = Sliding(STEP, n_steps)
+        self.phase_names: list[str] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Memory reserved."""
+        return self.spans.nbytes + self.steps.nbytes
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phase of each step that is kept."""
+        steps = self.steps.view(self.steps.head, self.steps.tail)
+        return tuple(map(self.phase_names.__getitem__, steps["phase"].tolist()))
+
+    def phase(self, step: int) -> str:
+        """Return the phase of a step; empty if it is not kept."""
+        return self.phase_names[self.steps[step]["phase"]] if step in self.steps else ""
+
+    def add_steps(self, phases: Sequence[str]) -> None:
+        """Add steps, whose spans follow."""
+        for name in dict.fromkeys(phases):
+            if name not in self.phase_names:
+                self.phase_names.append(name)
+        number = {name: i for i, name in enumerate(self.phase_names)}
+        rows = np.zeros(len(phases), STEP)
+        rows["phase"] = [number[name] for name in phases]
+        rows["first"] = rows["last"] = -1
+        rows["begin_ns"], rows["end_ns"] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        self.steps.append(rows)
+
+    def append(self, spans: npt.NDArray[Any], in_step: npt.NDArray[np.bool_]) -> None:
+        """Add spans.
+
+        Parameters
+        ----------
+        spans : ndarray of SPAN
+        in_step : ndarray of bool
+            Of each of them whether it belongs to its step, as drains between steps do not.
+        """
+        first_ref = self.spans.tail
+        self.spans.append(spans)
+        step = spans["step"]
+        mine = np.flatnonzero(in_step & (step >= self.steps.head) & (step < self.steps.tail))
+        if not len(mine):
+            return
+        key = 2 * step[mine].astype(np.int64) + spans["role"][mine]
+        if np.any(key[1:] < key[:-1]):
+            order = np.argsort(key, kind="stable")
+            mine, key = mine[order], key[order]
+        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        ends = np.append(starts[1:], len(key)) - 1
+        begin_ns = np.minimum.reduceat(spans["begin_ns"][mine], starts)
+        end_ns = np.maximum.reduceat(spans["end_ns"][mine], starts)
+        base = self.steps.head
+        rows = self.steps.view(base, self.steps.tail)
+        number, role = key[starts] // 2 - base, key[starts] % 2
+        calls = role == CALL
+        np.minimum.at(rows["begin_ns"], number[calls], begin_ns[calls])
+        np.maximum.at(rows["end_ns"], number, end_ns)
+        known = rows["first"][number, role]
+        rows["first"][number, role] = np.where(known < 0, first_ref + mine[starts], known)
+        rows["last"][number, role] = first_ref + mine[ends]
+
+    def of_step(self, step: int, role: int) -> tuple[int, npt.NDArray[Any]]:
+        """Return spans among which are all of a role of a step, and the ref of the first."""
+        if step not in self.steps:
+            return 0, self.spans.view(0, 0)
+        row = self.steps[step]
+        begin, end = int(row["first"][role]), int(row["last"][role]) + 1
+        if begin < 0:
+            return 0, self.spans.view(0, 0)
+        return self.spans.first(begin), self.spans.view(begin, end)
+
+    def touching(self, t0: int, t1: int) -> tuple[int, int]:
+        """Return the steps, from first to after the last, whose spans can lie in a window."""
+        base = self.steps.head
+        rows = self.steps.view(base, self.steps.tail)
+        called = np.flatnonzero(rows["first"][:, CALL] >= 0)
+        begins = rows["begin_ns"][called]
+        after = int(np.searchsorted(begins, t1))
+        before = int(np.searchsorted(np.maximum.accumulate(rows["end_ns"][called]), t0))
+        before = min(before, max(0, int(np.searchsorted(begins, t0, side="right")) - 1))
+        if before >= after:
+            return base, base
+        return base + int(called[before]), base + int(called[after - 1]) + 1

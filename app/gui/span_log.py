@@ -115,15 +115,33 @@ class SpanLog:
             return 0, self.spans.view(0, 0)
         return self.spans.first(begin), self.spans.view(begin, end)
 
+    def _called(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Return the steps of which calls are known, as numbers and rows."""
+        rows = self.steps.view(self.steps.head, self.steps.tail)
+        at = np.flatnonzero(rows["first"][:, CALL] >= 0)
+        return self.steps.head + at, rows if len(at) == len(rows) else rows[at]
+
+    def begun(self, t0: int, t1: int) -> npt.NDArray[np.int64]:
+        """Return the steps that touch a window, each up to the begin of the next."""
+        number, rows = self._called()
+        begin, end = np.searchsorted(rows["begin_ns"], (t0, t1))
+        if begin == len(rows) or rows["begin_ns"][begin] > t0:
+            begin = max(0, begin - 1)
+        return number[begin:end]
+
     def touching(self, t0: int, t1: int) -> tuple[int, int]:
         """Return the steps, from first to after the last, whose spans can lie in a window."""
-        base = self.steps.head
-        rows = self.steps.view(base, self.steps.tail)
-        called = np.flatnonzero(rows["first"][:, CALL] >= 0)
-        begins = rows["begin_ns"][called]
-        after = int(np.searchsorted(begins, t1))
-        before = int(np.searchsorted(np.maximum.accumulate(rows["end_ns"][called]), t0))
-        before = min(before, max(0, int(np.searchsorted(begins, t0, side="right")) - 1))
-        if before >= after:
-            return base, base
-        return base + int(called[before]), base + int(called[after - 1]) + 1
+        number, rows = self._called()
+        end = int(np.searchsorted(rows["begin_ns"], t1))
+        begin = int(np.searchsorted(np.maximum.accumulate(rows["end_ns"][:end]), t0))
+        return (int(number[begin]), int(number[end - 1]) + 1) if begin < end else (0, 0)
+
+    def count(self, begin: int, end: int) -> int:
+        """Return at most how many spans the steps ``[begin, end)`` have."""
+        rows = self.steps.view(begin, end)
+        if not len(rows):
+            return 0
+        known = rows["first"] >= 0
+        if not known.any():
+            return 0
+        return int(rows["last"][known].max() - rows["first"][known].min()) + 1

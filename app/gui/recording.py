@@ -1,0 +1,298 @@
+"""A recording: what the window shows, from a live run as it goes or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncscope.app.gui.catalog import Catalog
+from syncscope.app.gui.categories import CATEGORIES
+from syncscope.app.gui.row import LEAST_LOG2
+from syncscope.app.gui.rows import Rows
+from syncscope.app.gui.span_log import EXEC, STEPS, SpanLog
+from syncscope.app.gui.span_row import SpanRow
+from syncscope.app.live_batch import Harm, LiveBatch, PlanChange
+from syncscope.app.report.site_table import site_kind
+from syncscope.app.report.trace_object import MAPPINGS
+from syncscope.app.trace_changes import trace_changes
+from syncscope.sched_core.backend import BOUNDED, LOWER_BOUND
+from syncscope.sched_core.program import Site
+from syncscope.sched_core.recorder import ROLES
+from syncscope.sched_core.records import Kind, Plan
+from syncscope.sched_core.trace import Lane, Trace
+
+CAPACITY_LOG2 = 20
+MAX_CAPACITY_LOG2 = 24
+"""Of a recording from a file, which is kept whole if it fits."""
+
+MAX_TOKENS = 1 << 16
+MAX_TEXT = 1 << 18
+MAX_MESSAGES = 256
+"""Of output, messages and places of harm the newest are kept."""
+
+
+class Recording:
+    """All that is known of one run; it grows while the run is live, and never without bound.
+
+    Parameters
+    ----------
+    header : mapping
+        As `LiveSession.header`.
+    capacity_log2 : int
+        ``2 ** capacity_log2`` spans are kept, each lane of a row a quarter of that.
+    n_steps : int
+        So many steps are kept.
+
+    Attributes
+    ----------
+    header : mapping
+    state : str
+        As `LiveBatch.state`.
+    lanes : tuple of Lane
+        All lanes of all plans; what `lane` of a span indexes.
+    rows : Rows
+    token_ids : tuple of int
+    text : str
+        Output of the sequence that runs, of which `sequence` is the number.
+    dropped : int
+        Spans that the recorder lost.
+    stale, wrong : tuple of Harm
+    counts, fault, failure, steps_done, steps_total, first_difference, logit_difference, bit_exact
+        As in `LiveBatch`.
+    messages : tuple of str
+    """
+
+    def __init__(
+        self, header: Mapping[str, Any], capacity_log2: int = CAPACITY_LOG2, n_steps: int = STEPS
+    ) -> None:
+        self._start(header, 1 << capacity_log2, max(LEAST_LOG2, capacity_log2 - 2), n_steps)
+
+    def _start(
+        self, header: Mapping[str, Any], capacity: int, lane_log2: int, n_steps: int
+    ) -> None:
+        self.header = header
+        self.state = "starting"
+        self.lanes: tuple[Lane, ...] = ()
+        self.token_ids: tuple[int, ...] = ()
+        self.text = ""
+        self.sequence = 0
+        self.dropped = 0
+        self.stale: tuple[Harm, ...] = ()
+        self.wrong: tuple[Harm, ...] = ()
+        self.counts = (0, 0, 0)
+        self.fault = ""
+        self.failure = ""
+        self.messages: tuple[str, ...] = ()
+        self.first_difference: int | None = None
+        self.logit_difference: int | None = None
+        self.bit_exact: bool | None = None
+        self.steps_done = 0
+        self.steps_total = 0
+        self._catalog = Catalog()
+        self._log = SpanLog(capacity, n_steps)
+        self.rows = Rows(self._log, self._catalog, lane_log2)
+
+    @classmethod
+    def from_trace(cls, trace: Trace, baseline: Plan | None = None) -> Recording:
+        """Make a recording of a stored run; takes as long as the analysis of its plans.
+
+        Parameters
+        ----------
+        trace : Trace
+        baseline : Plan or None
+            What ghosts are shown against, where the trace has no plan of a baseline.
+        """
+        size = min(max(LEAST_LOG2, len(trace.spans).bit_length()), MAX_CAPACITY_LOG2)
+        header = {name: getattr(trace, name) for name in ("simulated", "base_ns", *MAPPINGS)}
+        recording = cls.__new__(cls)
+        recording._start(header, 1 << size, size, max(1, len(trace.phases)))
+        recording.extend(
+            LiveBatch(
+                state="finished",
+                spans=trace.spans,
+                sites=trace.sites,
+                phases=trace.phases,
+                changes=trace_changes(trace, baseline),
+                lanes=trace.lanes,
+                dropped=trace.dropped,
+                steps_done=len(trace.phases),
+                steps_total=len(trace.phases),
+            )
+        )
+        return recording
+
+    # ---- growing --------------------------------------------------------------------------------
+
+    def extend(self, batch: LiveBatch) -> None:
+        """Take in a batch; batches come in the order in which they were taken."""
+        self._catalog.add(batch.sites, batch.changes)
+        self._log.add_steps(batch.phases)
+        self._take_output(batch)
+        self.state = batch.state
+        self.dropped = batch.dropped
+        self.counts = batch.counts
+        self.fault, self.failure = batch.fault, batch.failure
+        self.steps_done, self.steps_total = batch.steps_done, batch.steps_total
+        self.stale = (*self.stale, *batch.stale)[-MAX_MESSAGES:]
+        self.wrong = (*self.wrong, *batch.wrong)[-MAX_MESSAGES:]
+        self.messages = (*self.messages, *batch.messages)[-MAX_MESSAGES:]
+        spans = self._renumber(batch)
+        if len(spans):
+            first_ref = self.n_spans
+            self._log.append(spans, self._catalog.in_step[spans["op"]])
+            self.rows.ingest(spans, first_ref)
+
+    def _take_output(self, batch: LiveBatch) -> None:
+        if batch.sequence != self.sequence:
+            self.token_ids, self.text, self.sequence = (), "", batch.sequence
+        self.token_ids = (*self.token_ids, *batch.token_ids)[-MAX_TOKENS:]
+        self.text = (self.text + batch.text)[-MAX_TEXT:]
+        self.first_difference = batch.first_difference
+        self.logit_difference = batch.logit_difference
+        self.bit_exact = batch.bit_exact
+
+    def _renumber(self, batch: LiveBatch) -> npt.NDArray[Any]:
+        """Return spans whose lanes are ours: another plan may have other streams."""
+        self.lanes = tuple(dict.fromkeys((*self.lanes, *batch.lanes)))
+        self.rows.lanes = self.lanes
+        number = [self.lanes.index(each) for each in batch.lanes]
+        if number == list(range(len(number))):
+            return batch.spans
+        spans = batch.spans.copy()
+        spans["lane"] = np.array(number, np.uint16)[spans["lane"]]
+        return spans
+
+    # ---- what there is --------------------------------------------------------------------------
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """What `op` of a span indexes."""
+        return tuple(self._catalog.sites)
+
+    @property
+    def changes(self) -> tuple[PlanChange, ...]:
+        """Changes of plan, the newest of them, in order."""
+        return self._catalog.changes
+
+    @property
+    def base_step(self) -> int:
+        """Number of the first step that is kept."""
+        return self._log.steps.head
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phase of each step from `base_step` on."""
+        return self._log.phases
+
+    @property
+    def n_spans(self) -> int:
+        """How many spans came so far."""
+        return self._log.spans.tail
+
+    @property
+    def spans(self) -> npt.NDArray[Any]:
+        """The spans in memory, the newest, in the order of their refs; not to be written to."""
+        return self._log.spans.view(self._log.spans.head, self._log.spans.tail)
+
+    @property
+    def evicted(self) -> int:
+        """Spans that are no longer drawn, or no longer in memory, whichever are more."""
+        drawn = (row.evicted for row in self.rows.rows if row.kind != "buffer")
+        return max(self._log.spans.head, sum(drawn))
+
+    @property
+    def unplaced(self) -> int:
+        """Spans that overlapped too many others to be drawn."""
+        return self.rows.unplaced
+
+    @property
+    def nbytes(self) -> int:
+        """Memory reserved for spans and rows."""
+        return self._log.nbytes + self.rows.nbytes
+
+    def phase(self, step: int) -> str:
+        """Return the phase of a step, empty if it is not kept."""
+        return self._log.phase(step)
+
+    def change_at(self, step: int) -> PlanChange | None:
+        """Return the change since which the plan of a step runs, None if no plan is known."""
+        facts = self._catalog.facts_at(step)
+        return None if facts is None else facts.change
+
+    def span(self, ref: int) -> SpanRow:
+        """Return all that is known of a span.
+
+        Raises
+        ------
+        IndexError
+            If it is no longer in memory.
+        """
+        row = self._log.spans[ref]
+        site, step, role = self._catalog.sites[row["op"]], int(row["step"]), int(row["role"])
+        key = (site.phase, site.name)
+        facts = self._catalog.facts_at(step)
+        finding = facts.findings.get(key) if facts is not None else None
+        begin, end, size = int(row["begin_ns"]), int(row["end_ns"]), int(row["nbytes"])
+        is_copy = site.kind == Kind.COPY and role == EXEC
+        category = int(self._catalog.categories(self._log.spans.view(ref, ref + 1))[0])
+        return SpanRow(
+            ref=ref,
+            site=site,
+            phase=site.phase,
+            kind=site_kind(site),
+            direction=facts.direction(key) if facts is not None else "",
+            role=ROLES[role],
+            step=step,
+            lane=self.lanes[row["lane"]].name,
+            begin_ns=begin,
+            end_ns=end,
+            nbytes=0 if site.kind == Kind.GRAPH else size,
+            n_nodes=size if site.kind == Kind.GRAPH else 0,
+            bandwidth=size / (end - begin) * 1e9 if is_copy and end > begin else None,
+            is_bounded=bool(row["flags"] & BOUNDED),
+            is_lower_bound=bool(row["flags"] & LOWER_BOUND),
+            category=CATEGORIES[category],
+            verdict="" if finding is None else finding.verdict,
+            finding=finding,
+            reason=facts.change.reasons.get(key, "") if facts is not None else "",
+            variant="" if facts is None else facts.change.planned.variant.id,
+        )
+
+    def to_trace(self) -> Trace:
+        """Return what is kept as a trace, of whole steps from the first that is.
+
+        Where older ones were evicted, steps are counted from 0 again; `dropped` counts the spans
+        that are missing because of that too.
+        """
+        spans, phases, first = self.spans, self.phases, self.base_step
+        if self._log.spans.head and len(spans):
+            in_step = spans[self._catalog.in_step[spans["op"]]]
+            first = max(first, int(in_step["step"].min()) + 1) if len(in_step) else first
+        if first:
+            spans = spans[spans["step"] >= first]
+            spans["step"] -= first
+            phases = phases[first - self.base_step :]
+        changes = [
+            each
+            for each, after in zip(self.changes, (*self.changes[1:], None), strict=True)
+            if after is None or after.step > first
+        ]
+        last = changes[-1] if changes else None
+        described = {name: self.header.get(name, {}) for name in MAPPINGS}
+        if last is not None:
+            described["variant"] = last.planned.describe()
+        return Trace(
+            sites=self.sites,
+            lanes=self.lanes,
+            phases=phases,
+            spans=spans,
+            dropped=self.dropped + self.n_spans - len(spans),
+            simulated=bool(self.header.get("simulated", False)),
+            plans=tuple(each.planned.plan for each in changes),
+            findings=last.findings if last is not None else (),
+            base_ns=int(self.header.get("base_ns", 0)),
+            **described,
+        )

@@ -1,0 +1,335 @@
+"""Rows of the timeline, filled as spans arrive.
+
+Of a host thread there is a row of calls, one of the calls at which the host waits, and one of its
+own work; of a stream a row of what it executes, but for copies between host and device: these are
+on the rows of their device's copy engines alone, one per direction, so that every span is on one
+row.  A row comes into being with its first span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncscope.app.gui.catalog import KINDS, READS, WRITES, Catalog, Table
+from syncscope.app.gui.ghosts import GhostSpan, find_ghosts
+from syncscope.app.gui.links import Links
+from syncscope.app.gui.paths import find_path
+from syncscope.app.gui.row import LEAST_LOG2, Row
+from syncscope.app.gui.span_log import CALL, SpanLog
+from syncscope.sched_core.records import Finding
+from syncscope.sched_core.trace import Lane
+
+ARROW = np.dtype([("from_ns", "<i8"), ("to_ns", "<i8"), ("from_row", "<i8"), ("to_row", "<i8")])
+
+SPANS_PER_ARROW = 64
+"""So many spans in a window for each arrow that may be drawn, and no arrow is looked for."""
+
+TITLES = {
+    "host": "{}",
+    "sync": "{}: syncs",
+    "cpu_split": "{}: host work",
+    "stream": "{}",
+    "h2d": "device {}: copies to device",
+    "d2h": "device {}: copies to host",
+}
+
+STEPS_KEY = "steps"
+ENGINES = ("h2d", "d2h")
+SECTIONS = ("steps", "host", "device", "buffer")
+
+BUFFER_LOG2 = 16
+"""Of the capacity of a buffer's lanes, of which there may be many."""
+
+Ints = npt.NDArray[np.int64]
+Columns = tuple[npt.NDArray[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepBorder:
+    """As `row_source.Step`."""
+
+    number: int
+    begin_ns: int
+    phase: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """As `row_source.Ghost`."""
+
+    row: int
+    begin_ns: int
+    end_ns: int
+    site: str
+
+
+class Rows:
+    """All rows of a recording; answers what `row_source.RowSource` asks.
+
+    Parameters
+    ----------
+    log : SpanLog
+        Has the spans that are drawn, before they are.
+    catalog : Catalog
+    capacity_log2 : int
+        Of each lane of a row.
+    """
+
+    def __init__(self, log: SpanLog, catalog: Catalog, capacity_log2: int) -> None:
+        self.log = log
+        self.catalog = catalog
+        self.link_finder = Links(log, catalog)
+        self.lanes: tuple[Lane, ...] = ()
+        self.rows: list[Row] = [Row(STEPS_KEY, "steps", "steps", (0,), LEAST_LOG2)]
+        self._capacity_log2 = capacity_log2
+        self._by_key: dict[str, Row] = {}
+        self._row_of: dict[tuple[int, int], Row] = {}
+        self._buffers: dict[str, tuple[Row, Row]] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of sites, by what the name of a span indexes."""
+        return self.catalog.names
+
+    @property
+    def nbytes(self) -> int:
+        """Memory reserved."""
+        return sum(each.nbytes for each in self.rows)
+
+    @property
+    def unplaced(self) -> int:
+        """Spans that overlapped too many others to be drawn."""
+        return sum(row.unplaced for row in self.rows if row.kind != "buffer")
+
+    # ---- filling --------------------------------------------------------------------------------
+
+    def ingest(self, spans: npt.NDArray[Any], first_ref: int) -> None:
+        """Draw spans that the log has.
+
+        Parameters
+        ----------
+        spans : ndarray of SPAN
+            In the order of arrival.
+        first_ref : int
+            Ref of the first of them.
+        """
+        if not len(spans):
+            return
+        columns = self._columns(spans, first_ref)
+        place = spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
+        merged: dict[int, list[int]] = {}
+        for code in np.flatnonzero(np.bincount(place)).tolist():
+            row = self._row(*divmod(code, len(KINDS)))
+            merged.setdefault(id(row), []).append(code)
+        for codes in merged.values():
+            row = self._row(*divmod(codes[0], len(KINDS)))
+            _append(row, columns, np.isin(place, codes) if codes[1:] else place == codes[0])
+        for name, pair in self._buffers.items():
+            self._fill_buffer(pair, self.catalog.look_up(self.catalog.uses(name), spans), columns)
+
+    def _columns(self, spans: npt.NDArray[Any], first_ref: int) -> Columns:
+        """Return what rows take of spans."""
+        begin = np.ascontiguousarray(spans["begin_ns"])
+        return (
+            begin,
+            np.maximum(spans["end_ns"], begin),
+            self.catalog.categories(spans),
+            spans["op"].astype(np.uint32),
+            np.ascontiguousarray(spans["flags"]),
+            np.arange(first_ref, first_ref + len(spans), dtype=np.int64),
+        )
+
+    def _row(self, lane: int, kind: int) -> Row:
+        """Return the row of what a lane does; it is made if this is the first of it."""
+        if (lane, kind) not in self._row_of:
+            self._row_of[lane, kind] = self._make(self.lanes[lane], lane, KINDS[kind])
+        return self._row_of[lane, kind]
+
+    def _make(self, lane: Lane, number: int, kind: str) -> Row:
+        if kind in ENGINES:
+            key, title = f"{kind} {lane.device}", TITLES[kind].format(lane.device)
+            order = (SECTIONS.index("device"), lane.device, 1, ENGINES.index(kind))
+        else:
+            key, title = f"{kind} {lane.name}", TITLES[kind].format(lane.name)
+            section = SECTIONS.index("host" if lane.kind == "host" else "device")
+            order = (section, max(0, lane.device), 0, number, KINDS.index(kind))
+        if key not in self._by_key:
+            shown = "copy_engine" if kind in ENGINES else kind
+            self._by_key[key] = Row(key, title, shown, order, self._capacity_log2)
+            self._add(self._by_key[key])
+        return self._by_key[key]
+
+    def _add(self, row: Row) -> None:
+        self.rows = sorted([*self.rows, row], key=lambda each: each.order)
+
+    # ---- buffers --------------------------------------------------------------------------------
+
+    def buffer_rows(self, name: str) -> tuple[Row, Row]:
+        """Return the rows of who writes a buffer and who reads it; from now on they are shown.
+
+        Raises
+        ------
+        KeyError
+            If no plan that ran has such a buffer.
+        """
+        if name not in self.catalog.buffers():
+            raise KeyError(name)
+        if name not in self._buffers:
+            pair = tuple(
+                Row(
+                    f"buffer {name} {what}",
+                    f"{name}: {what}",
+                    "buffer",
+                    (SECTIONS.index("buffer"), len(self._buffers), i),
+                    min(self._capacity_log2, BUFFER_LOG2),
+                )
+                for i, what in enumerate(("written", "read"))
+            )
+            self._buffers[name] = (pair[0], pair[1])
+            log = self.log.spans
+            spans, first = log.view(log.head, log.tail), log.head
+            columns = self._columns(spans, first)
+            uses = self.catalog.look_up(self.catalog.uses(name), spans)
+            self._fill_buffer(self._buffers[name], uses, columns)
+            for row in pair:
+                self._add(row)
+        return self._buffers[name]
+
+    @staticmethod
+    def _fill_buffer(
+        pair: tuple[Row, Row], uses: Table, columns: Columns
+    ) -> None:
+        for row, bit in zip(pair, (WRITES, READS), strict=True):
+            _append(row, columns, (uses & bit) > 0)
+
+    # ---- asked by the view ----------------------------------------------------------------------
+
+    def extent(self) -> tuple[int, int]:
+        """Return begin and end of all that is in memory; (0, 0) if nothing is."""
+        found = [lane.extent() for row in self.rows for lane in row.lanes if len(lane)]
+        if not found:
+            return 0, 0
+        return min(begin for begin, _ in found), max(end for _, end in found)
+
+    def steps(self, t0: int, t1: int) -> tuple[StepBorder, ...]:
+        """Return the steps that touch a window, each up to the begin of the next."""
+        return tuple(map(self.step, self.log.begun(t0, t1).tolist()))
+
+    def step(self, number: int) -> StepBorder:
+        """Return a step that is kept, with the pattern of the plan that ran it."""
+        phase, facts = self.log.phase(number), self.catalog.facts_at(number)
+        pattern = facts.change.patterns.get(phase, "") if facts is not None else ""
+        return StepBorder(number, int(self.log.steps[number]["begin_ns"]), phase, pattern)
+
+    def ghosts(self, t0: int, t1: int) -> tuple[Ghost, ...]:
+        """Return what was removed in a window; nothing if it has too many steps."""
+        index = {row.key: i for i, row in enumerate(self.rows)}
+        return tuple(
+            Ghost(index[key], each.at_ns, each.at_ns, each.site)
+            for each in find_ghosts(self.log, self.catalog, t0, t1)
+            if (key := self._ghost_row(each)) in index
+        )
+
+    def _ghost_row(self, ghost: GhostSpan) -> str:
+        hosts = [lane.name for lane in self.lanes if lane.kind == "host"]
+        name = hosts[ghost.thread] if ghost.thread < len(hosts) else ""
+        return f"{ghost.kind} {name}"
+
+    def links(self, ref: int) -> tuple[int, ...]:
+        """Return the refs of what belongs to a span: see `links.Links.of`."""
+        return self.link_finder.of(ref)
+
+    def arrows(self, t0: int, t1: int, limit: int) -> npt.NDArray[Any]:
+        """Return what joins spans in a window.
+
+        Returns
+        -------
+        ndarray of ARROW
+            None if there were more than `limit`.
+        """
+        none = np.zeros(0, ARROW)
+        begin, end = self.log.touching(t0, t1)
+        if self.log.count(begin, end) > limit * SPANS_PER_ARROW:
+            return none
+        one, other = self.link_finder.between(begin, end)
+        source, target = self._spans(one), self._spans(other)
+        arrows = np.zeros(len(one), ARROW)
+        arrows["to_ns"] = target["begin_ns"]
+        arrows["from_ns"] = np.clip(target["begin_ns"], source["begin_ns"], source["end_ns"])
+        seen = (arrows["from_ns"] < t1) & (arrows["to_ns"] >= t0)
+        if np.count_nonzero(seen) > limit:
+            return none
+        index = {id(row): i for i, row in enumerate(self.rows)}
+        arrows["from_row"] = self._row_index(source, index)
+        arrows["to_row"] = self._row_index(target, index)
+        return arrows[seen]
+
+    def _spans(self, refs: Ints) -> npt.NDArray[Any]:
+        log = self.log.spans
+        return log.view(log.head, log.tail)[refs - log.head]
+
+    def _row_index(self, spans: npt.NDArray[Any], index: dict[int, int]) -> Ints:
+        place = spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
+        out = np.zeros(len(spans), np.int64)
+        for code in np.unique(place).tolist():
+            out[place == code] = index[id(self._row(*divmod(code, len(KINDS))))]
+        return out
+
+    # ---- asked by panels ------------------------------------------------------------------------
+
+    def hit(self, row: int, t_ns: int, tolerance_ns: int) -> int:
+        """Return the ref of the span of a row nearest to a time, -1 if none is near."""
+        for lane in self.rows[row].lanes:
+            index = lane.hit(t_ns, tolerance_ns)
+            if index >= 0:
+                return int(lane.get(index)[5])
+        return -1
+
+    def search(self, text: str) -> Ints:
+        """Return the refs of all spans in memory that have all words of a text.
+
+        Words are looked for in phase, site, kind, direction and verdict, capitals or not.
+        """
+        words = text.lower().split()
+        log = self.log.spans
+        if not words:
+            return np.zeros(0, np.int64)
+        matches = self.catalog.matches(words)
+        spans = log.view(log.head, log.tail)
+        return log.head + np.flatnonzero(self.catalog.look_up(matches, spans))
+
+    def same_site(self, ref: int, direction: int) -> int:
+        """Return the next (1) or previous (-1) span of a span's site and role, -1 if none is."""
+        log = self.log.spans
+        if ref not in log:
+            return -1
+        span = log[ref]
+        key = self.catalog.key_of_site[span["op"]]
+        begin, end = (ref + 1, log.tail) if direction > 0 else (log.head, ref)
+        spans = log.view(begin, end)
+        same = (self.catalog.key_of_site[spans["op"]] == key) & (spans["role"] == span["role"])
+        at = np.flatnonzero(same)
+        if not len(at):
+            return -1
+        return begin + int(at[0 if direction > 0 else -1])
+
+    def path_refs(self, finding: Finding, step: int) -> tuple[int, ...]:
+        """Return the refs that a finding's path leads through, nearest to a step."""
+        return find_path(self.link_finder, finding, step)
+
+    def call_of(self, step: int, site: str) -> int:
+        """Return the ref of a site's call in a step, of its execution if it has none, or -1."""
+        return self.link_finder.either(step, site, CALL)
+
+
+def _append(
+    row: Row, columns: Columns, mine: npt.NDArray[np.bool_]
+) -> None:
+    begin, end, category, name, flags, ref = (each[mine] for each in columns)
+    row.append(begin, end, category, name, flags, ref)

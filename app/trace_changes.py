@@ -59,9 +59,7 @@ def _begins(trace: Trace) -> list[int]:
     Before each plan but the first there is a drain, which bears the number of the step after it.
     """
     drains = [
-        i
-        for i, each in enumerate(trace.sites)
-        if each.phase == SWITCH and each.name == SWITCH_SITE
+        i for i, each in enumerate(trace.sites) if each.phase == SWITCH and each.name == SWITCH_SITE
     ]
     calls = trace.spans[np.isin(trace.spans["op"], drains) & (trace.spans["role"] == 0)]
     steps = np.sort(calls["step"]).tolist()[max(0, len(calls) - len(trace.plans) + 1) :]
@@ -96,9 +94,7 @@ def _change(
         patterns={phase: plan_pattern(ops) for phase, ops in plan.phases.items()},
         reasons={(each.phase, each.site): why(analysis.program, each) for each in findings},
         ghosts={
-            phase: diff(before[phase], ops)
-            for phase, ops in plan.phases.items()
-            if phase in before
+            phase: diff(before[phase], ops) for phase, ops in plan.phases.items() if phase in before
         },
         hazards=tuple(missing_sentence(analysis.program, each) for each in analysis.missing),
     )

@@ -47,9 +47,7 @@ def path_nodes(finding: Finding) -> tuple[Node, ...]:
     return (finding.first, finding.second)
 
 
-def _refs(
-    links: Links, nodes: Sequence[Node], phases: Sequence[str], shift: int
-) -> list[int]:
+def _refs(links: Links, nodes: Sequence[Node], phases: Sequence[str], shift: int) -> list[int]:
     """Return the ref of each node, -1 of those that did not run; empty where steps do not fit."""
     steps = {each.step for each in nodes}
     if any(links.log.phase(each + shift) != phases[each] for each in steps):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from syncscope.app.gui.catalog import KINDS, READS, WRITES, Catalog, Table
 from syncscope.app.gui.ghosts import GhostSpan, find_ghosts
+from syncscope.app.gui.joins import find_joins
 from syncscope.app.gui.links import Links
 from syncscope.app.gui.paths import find_path
 from syncscope.app.gui.row import LEAST_LOG2, Row
@@ -202,9 +203,7 @@ class Rows:
         return self._buffers[name]
 
     @staticmethod
-    def _fill_buffer(
-        pair: tuple[Row, Row], uses: Table, columns: Columns
-    ) -> None:
+    def _fill_buffer(pair: tuple[Row, Row], uses: Table, columns: Columns) -> None:
         for row, bit in zip(pair, (WRITES, READS), strict=True):
             _append(row, columns, (uses & bit) > 0)
 
@@ -257,7 +256,7 @@ class Rows:
         begin, end = self.log.touching(t0, t1)
         if self.log.count(begin, end) > limit * SPANS_PER_ARROW:
             return none
-        one, other = self.link_finder.between(begin, end)
+        one, other = find_joins(self.link_finder, begin, end)
         source, target = self._spans(one), self._spans(other)
         arrows = np.zeros(len(one), ARROW)
         arrows["to_ns"] = target["begin_ns"]
@@ -328,8 +327,6 @@ class Rows:
         return self.link_finder.either(step, site, CALL)
 
 
-def _append(
-    row: Row, columns: Columns, mine: npt.NDArray[np.bool_]
-) -> None:
+def _append(row: Row, columns: Columns, mine: npt.NDArray[np.bool_]) -> None:
     begin, end, category, name, flags, ref = (each[mine] for each in columns)
     row.append(begin, end, category, name, flags, ref)

@@ -96,6 +96,7 @@ class Catalog:
         self.in_step = np.zeros(0, np.bool_)
         self._categories: Table = np.zeros((1, 0, 2), np.uint8)
         self._kinds: Table = np.zeros((1, 0, 2), np.uint8)
+        self._uses: dict[str, Table] = {}
         self._begins = np.zeros(1, np.int64)
 
     @property
@@ -113,15 +114,20 @@ class Catalog:
         self.facts += new
         self.forgotten += max(0, len(self.facts) - MAX_CHANGES)
         del self.facts[:-MAX_CHANGES]
+        self._uses = {}
         for each in sites:
             self._keys.setdefault((each.phase, each.name), len(self._keys))
         keys = [self._keys[each.phase, each.name] for each in self.sites]
         self.key_of_site = np.array(keys, np.int64)
         self.in_step = np.array([each.phase != SWITCH for each in self.sites], np.bool_)
         self._begins = np.array([each.change.step for each in self.facts] or [0], np.int64)
-        rows = [[_looks(each, site) for site in self.sites] for each in self.facts or [None]]
+        rows = [[_looks(each, site) for site in self.sites] for each in self._plans()]
         table = np.array(rows, np.uint8).reshape(len(rows), len(self.sites), 2, 2)
         self._categories, self._kinds = (np.ascontiguousarray(table[..., i]) for i in (0, 1))
+
+    def _plans(self) -> Sequence[PlanFacts | None]:
+        """Return what the rows of tables are."""
+        return self.facts or (None,)
 
     def change_index(self, step: npt.NDArray[Any] | int) -> npt.NDArray[np.int64]:
         """Return which change of those kept a step runs under."""
@@ -161,6 +167,11 @@ class Catalog:
 
         Host work uses it while it is called, everything else while it is executed.
         """
+        if buffer not in self._uses:
+            self._uses[buffer] = self._find_uses(buffer)
+        return self._uses[buffer]
+
+    def _find_uses(self, buffer: str) -> Table:
         out = np.zeros(self._categories.shape, np.uint8)
         for i, facts in enumerate(self.facts):
             for j, site in enumerate(self.sites):
@@ -182,7 +193,7 @@ class Catalog:
         """Return which entries have all words in site, phase, kind or verdict."""
         rows = [
             [_text(each, site, role) for site in self.sites for role in (CALL, EXEC)]
-            for each in self.facts or [None]
+            for each in self._plans()
         ]
         found = [[all(word in text for word in words) for text in row] for row in rows]
         return np.array(found, np.bool_).reshape(self._categories.shape)

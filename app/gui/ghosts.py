@@ -9,7 +9,7 @@ import numpy as np
 
 from syncscope.app.gui.catalog import Catalog, PlanFacts
 from syncscope.app.gui.span_log import CALL, SpanLog
-from syncscope.sched_core.records import Kind
+from syncscope.sched_core.records import Kind, Op
 
 MAX_STEPS = 200
 """From so many steps in a window on no ghosts are shown: they would cover everything."""
@@ -65,9 +65,13 @@ def _of_step(log: SpanLog, catalog: Catalog, step: int) -> Iterator[GhostSpan]:
                 at = ends[key]
                 break
         op = catalog.known_op((phase, site))
-        waits = op is None or op.kind == Kind.SYNC or (op.kind == Kind.COPY and op.blocking)
-        kind = "sync" if waits else "cpu_split" if op.kind == Kind.HOST else "host"
-        yield GhostSpan(kind, op.thread if op is not None else 0, at, site)
+        yield GhostSpan(_row_kind(op), 0 if op is None else op.thread, at, site)
+
+
+def _row_kind(op: Op | None) -> str:
+    if op is None or op.kind == Kind.SYNC or (op.kind == Kind.COPY and op.blocking):
+        return "sync"
+    return "cpu_split" if op.kind == Kind.HOST else "host"
 
 
 def _launch_of(facts: PlanFacts, phase: str, site: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -62,11 +64,11 @@ class Row:
         ref: npt.NDArray[np.int64],
     ) -> None:
         """Add spans in the order of their refs, which rise."""
-        columns = (begin_ns, end_ns, category, name, flags, ref)
         lane = first_fit(begin_ns, end_ns, self._last_end_ns)
         if not lane.any():
-            self.lanes[0].append(*columns)
+            self.lanes[0].append(begin_ns, end_ns, category, name, flags, ref)
             return
+        columns: tuple[npt.NDArray[Any], ...] = (begin_ns, end_ns, category, name, flags, ref)
         for k in np.flatnonzero(np.bincount(lane)).tolist():
             mine = np.flatnonzero(lane == k)
             if k == MAX_LANES:

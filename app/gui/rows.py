@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.app.gui.catalog import KINDS, READS, WRITES, Catalog, Table
+from syncscope.app.gui.catalog import KINDS, READS, WRITES, Catalog
 from syncscope.app.gui.ghosts import GhostSpan, find_ghosts
 from syncscope.app.gui.joins import find_joins
 from syncscope.app.gui.links import Links
@@ -58,6 +58,26 @@ class StepBorder:
     begin_ns: int
     phase: str
     pattern: str
+
+
+class StepBorders(Sequence[StepBorder]):
+    """Steps, each made when it is asked for: a window may have more than anyone looks at."""
+
+    def __init__(self, rows: Rows, numbers: Ints) -> None:
+        self._rows = rows
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> StepBorder: ...
+    @overload
+    def __getitem__(self, index: slice) -> StepBorders: ...
+    def __getitem__(self, index: int | slice) -> StepBorder | StepBorders:
+        if isinstance(index, slice):
+            return StepBorders(self._rows, self._numbers[index])
+        return self._rows.step(int(self._numbers[index]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +142,8 @@ class Rows:
         """
         if not len(spans):
             return
-        columns = self._columns(spans, first_ref)
+        refs = np.arange(first_ref, first_ref + len(spans), dtype=np.int64)
+        columns = self._columns(spans, refs)
         place = spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
         merged: dict[int, list[int]] = {}
         for code in np.flatnonzero(np.bincount(place)).tolist():
@@ -131,10 +152,10 @@ class Rows:
         for codes in merged.values():
             row = self._row(*divmod(codes[0], len(KINDS)))
             _append(row, columns, np.isin(place, codes) if codes[1:] else place == codes[0])
-        for name, pair in self._buffers.items():
-            self._fill_buffer(pair, self.catalog.look_up(self.catalog.uses(name), spans), columns)
+        for name in self._buffers:
+            self._fill_buffer(name, spans, first_ref)
 
-    def _columns(self, spans: npt.NDArray[Any], first_ref: int) -> Columns:
+    def _columns(self, spans: npt.NDArray[Any], refs: Ints) -> Columns:
         """Return what rows take of spans."""
         begin = np.ascontiguousarray(spans["begin_ns"])
         return (
@@ -143,7 +164,7 @@ class Rows:
             self.catalog.categories(spans),
             spans["op"].astype(np.uint32),
             np.ascontiguousarray(spans["flags"]),
-            np.arange(first_ref, first_ref + len(spans), dtype=np.int64),
+            refs,
         )
 
     def _row(self, lane: int, kind: int) -> Row:
@@ -155,7 +176,7 @@ class Rows:
     def _make(self, lane: Lane, number: int, kind: str) -> Row:
         if kind in ENGINES:
             key, title = f"{kind} {lane.device}", TITLES[kind].format(lane.device)
-            order = (SECTIONS.index("device"), lane.device, 1, ENGINES.index(kind))
+            order = (SECTIONS.index("device"), max(0, lane.device), 1, ENGINES.index(kind), 0)
         else:
             key, title = f"{kind} {lane.name}", TITLES[kind].format(lane.name)
             section = SECTIONS.index("host" if lane.kind == "host" else "device")
@@ -194,17 +215,16 @@ class Rows:
             )
             self._buffers[name] = (pair[0], pair[1])
             log = self.log.spans
-            spans, first = log.view(log.head, log.tail), log.head
-            columns = self._columns(spans, first)
-            uses = self.catalog.look_up(self.catalog.uses(name), spans)
-            self._fill_buffer(self._buffers[name], uses, columns)
+            self._fill_buffer(name, log.view(log.head, log.tail), log.head)
             for row in pair:
                 self._add(row)
         return self._buffers[name]
 
-    @staticmethod
-    def _fill_buffer(pair: tuple[Row, Row], uses: Table, columns: Columns) -> None:
-        for row, bit in zip(pair, (WRITES, READS), strict=True):
+    def _fill_buffer(self, name: str, spans: npt.NDArray[Any], first_ref: int) -> None:
+        uses = self.catalog.look_up(self.catalog.uses(name), spans)
+        at = np.flatnonzero(uses)
+        uses, columns = uses[at], self._columns(spans[at], first_ref + at)
+        for row, bit in zip(self._buffers[name], (WRITES, READS), strict=True):
             _append(row, columns, (uses & bit) > 0)
 
     # ---- asked by the view ----------------------------------------------------------------------
@@ -216,9 +236,9 @@ class Rows:
             return 0, 0
         return min(begin for begin, _ in found), max(end for _, end in found)
 
-    def steps(self, t0: int, t1: int) -> tuple[StepBorder, ...]:
+    def steps(self, t0: int, t1: int) -> StepBorders:
         """Return the steps that touch a window, each up to the begin of the next."""
-        return tuple(map(self.step, self.log.begun(t0, t1).tolist()))
+        return StepBorders(self, self.log.begun(t0, t1))
 
     def step(self, number: int) -> StepBorder:
         """Return a step that is kept, with the pattern of the plan that ran it."""

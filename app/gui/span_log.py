@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +14,21 @@ from syncscope.sched_core.recorder import ROLES, SPAN
 
 CALL, EXEC = (ROLES.index(role) for role in ("call", "exec"))
 
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
 STEP = np.dtype(
     [
         ("begin_ns", "<i8"),
         ("end_ns", "<i8"),
+        ("reach_ns", "<i8"),
         ("phase", "<i4"),
         ("first", "<i8", (2,)),
         ("last", "<i8", (2,)),
     ]
 )
-"""A step: begin of its first call, end of its last span, and by role the first and the last ref of
-its spans, -1 if there is none; times mean nothing where there is no call."""
+"""A step: begin of its first call, end of its last span, latest end of it and all before it, and by
+role the first and the last ref of its spans, -1 if there is none.  A step of which no call was
+recorded begins where the next one does."""
 
 STEPS = 1 << 17
 """So many steps are kept: of the smallest model a few seconds more than spans are."""
@@ -69,7 +74,7 @@ class SpanLog:
         rows = np.zeros(len(phases), STEP)
         rows["phase"] = [number[name] for name in phases]
         rows["first"] = rows["last"] = -1
-        rows["begin_ns"], rows["end_ns"] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        rows["begin_ns"], rows["end_ns"], rows["reach_ns"] = LATEST, EARLIEST, EARLIEST
         self.steps.append(rows)
 
     def append(self, spans: npt.NDArray[Any], in_step: npt.NDArray[np.bool_]) -> None:
@@ -98,12 +103,24 @@ class SpanLog:
         base = self.steps.head
         rows = self.steps.view(base, self.steps.tail)
         number, role = key[starts] // 2 - base, key[starts] % 2
-        calls = role == CALL
-        np.minimum.at(rows["begin_ns"], number[calls], begin_ns[calls])
+        np.minimum.at(rows["begin_ns"], number[role == CALL], begin_ns[role == CALL])
         np.maximum.at(rows["end_ns"], number, end_ns)
         known = rows["first"][number, role]
         rows["first"][number, role] = np.where(known < 0, first_ref + mine[starts], known)
         rows["last"][number, role] = first_ref + mine[ends]
+        self._keep_sorted(rows, int(number.min()), int(number.max()))
+
+    @staticmethod
+    def _keep_sorted(rows: npt.NDArray[Any], first: int, last: int) -> None:
+        """Make begins and reaches rise, after steps `first` to `last` have changed."""
+        while first and rows["begin_ns"][first - 1] > rows["begin_ns"][first]:
+            first -= 1
+        begins = rows["begin_ns"][first : last + 1]
+        begins[:] = np.minimum.accumulate(begins[::-1])[::-1]
+        reach = rows["reach_ns"][first:]
+        np.maximum.accumulate(rows["end_ns"][first:], out=reach)
+        if first:
+            np.maximum(reach, rows["reach_ns"][first - 1], out=reach)
 
     def of_step(self, step: int, role: int) -> tuple[int, npt.NDArray[Any]]:
         """Return spans among which are all of a role of a step, and the ref of the first."""
@@ -115,26 +132,19 @@ class SpanLog:
             return 0, self.spans.view(0, 0)
         return self.spans.first(begin), self.spans.view(begin, end)
 
-    def _called(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Return the steps of which calls are known, as numbers and rows."""
-        rows = self.steps.view(self.steps.head, self.steps.tail)
-        at = np.flatnonzero(rows["first"][:, CALL] >= 0)
-        return self.steps.head + at, rows if len(at) == len(rows) else rows[at]
-
     def begun(self, t0: int, t1: int) -> npt.NDArray[np.int64]:
         """Return the steps that touch a window, each up to the begin of the next."""
-        number, rows = self._called()
-        begin, end = np.searchsorted(rows["begin_ns"], (t0, t1))
-        if begin == len(rows) or rows["begin_ns"][begin] > t0:
-            begin = max(0, begin - 1)
-        return number[begin:end]
+        rows = self.steps.view(self.steps.head, self.steps.tail)
+        begin, end = bisect_right(rows["begin_ns"], t0), bisect_left(rows["begin_ns"], t1)
+        begin = max(0, begin - 1)
+        return self.steps.head + begin + np.flatnonzero(rows["first"][begin:end, CALL] >= 0)
 
     def touching(self, t0: int, t1: int) -> tuple[int, int]:
         """Return the steps, from first to after the last, whose spans can lie in a window."""
-        number, rows = self._called()
-        end = int(np.searchsorted(rows["begin_ns"], t1))
-        begin = int(np.searchsorted(np.maximum.accumulate(rows["end_ns"][:end]), t0))
-        return (int(number[begin]), int(number[end - 1]) + 1) if begin < end else (0, 0)
+        rows = self.steps.view(self.steps.head, self.steps.tail)
+        end = bisect_left(rows["begin_ns"], t1)
+        begin = bisect_left(rows["reach_ns"], t0)
+        return self.steps.head + min(begin, end), self.steps.head + end
 
     def count(self, begin: int, end: int) -> int:
         """Return at most how many spans the steps ``[begin, end)`` have."""

@@ -4,10 +4,10 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t
 
-MAX_LANES = 32
+MAX_LANES = 16
 
 cdef enum:
-    MOST = 32
+    MOST = 16
 
 
 def first_fit(const int64_t[::1] begin_ns, const int64_t[::1] end_ns, int64_t[::1] last_end_ns):

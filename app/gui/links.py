@@ -1,6 +1,7 @@
 """What joins spans: a call and what it made a stream do, a record or a copy and what waits for it.
 
-A replayed graph has one call for all its members: it is joined with the first of them to run.
+A replayed graph has one call for all its members: it leads to the first of them to run, and all of
+them lead back to it.
 `joins` finds the same for all spans of a window at once.
 """
 

@@ -11,7 +11,7 @@ from syncscope.sched_core.passes.registry import PRESETS, Applied
 from syncscope.sched_core.pattern import plan_pattern
 from syncscope.sched_core.records import Finding, Plan, diff
 from syncscope.sched_core.trace import Trace
-from syncscope.sched_core.verdict import analyse
+from syncscope.sched_core.verdict import Analysis, analyse
 from syncscope.sched_core.why import missing_sentence, why
 
 SWITCH_SITE = "plan.switch.sync"
@@ -34,18 +34,19 @@ def trace_changes(trace: Trace, baseline: Plan | None = None) -> tuple[PlanChang
         baseline = next((each for each in trace.plans if is_baseline(each)), None)
     begins = _begins(trace)
     last = len(trace.plans) - 1
-    return tuple(
-        _change(
-            plan,
-            begins[i],
-            _variant(trace, plan, i == last),
-            trace.findings if i == last else (),
-            baseline,
-            rules,
-        )
-        for i, plan in enumerate(trace.plans)
-        if begins[i] >= 0
-    )
+    analysed: list[tuple[Plan, Analysis]] = []
+    changes = []
+    for i, (plan, step) in enumerate(zip(trace.plans, begins, strict=True)):
+        if step < 0:
+            continue
+        analysis = next((known for each, known in analysed if each == plan), None)
+        if analysis is None:
+            analysis = analyse(plan, rules)
+            analysed.append((plan, analysis))
+        told = trace.findings if i == last else ()
+        variant = _variant(trace, plan, i == last)
+        changes.append(_change(plan, step, variant, told or analysis.findings, baseline, analysis))
+    return tuple(changes)
 
 
 def is_baseline(plan: Plan) -> bool:
@@ -82,10 +83,8 @@ def _change(
     variant: Variant,
     findings: tuple[Finding, ...],
     baseline: Plan | None,
-    rules: str,
+    analysis: Analysis,
 ) -> PlanChange:
-    analysis = analyse(plan, rules)
-    findings = findings or analysis.findings
     before = baseline.phases if baseline is not None else {}
     return PlanChange(
         step=step,

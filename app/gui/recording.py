@@ -275,11 +275,9 @@ class Recording:
             spans = spans[spans["step"] >= first]
             spans["step"] -= first
             phases = phases[first - self.base_step :]
-        changes = [
-            each
-            for each, after in zip(self.changes, (*self.changes[1:], None), strict=True)
-            if after is None or after.step > first
-        ]
+        changes = self.changes
+        while len(changes) > 1 and changes[1].step <= first:
+            changes = changes[1:]
         last = changes[-1] if changes else None
         described = {name: self.header.get(name, {}) for name in MAPPINGS}
         if last is not None:

@@ -29,6 +29,8 @@ def trace_changes(trace: Trace, baseline: Plan | None = None) -> tuple[PlanChang
         What ghosts are shown against; if None, a plan of the trace that is a baseline.  If there is
         none either, there are no ghosts.
     """
+    if not trace.plans:
+        return ()
     rules = trace.findings[0].rules if trace.findings else "practical"
     if baseline is None:
         baseline = next((each for each in trace.plans if is_baseline(each)), None)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.app.gui.catalog import KINDS, READS, WRITES, Catalog
+from syncscope.app.gui.buffer_rows import BufferRows
+from syncscope.app.gui.catalog import KINDS, Catalog
+from syncscope.app.gui.columns import append_some, columns_of
 from syncscope.app.gui.ghosts import GhostSpan, find_ghosts
 from syncscope.app.gui.joins import find_joins
 from syncscope.app.gui.links import Links
 from syncscope.app.gui.paths import find_path
 from syncscope.app.gui.row import LEAST_LOG2, Row
 from syncscope.app.gui.span_log import CALL, SpanLog
+from syncscope.app.gui.step_borders import StepBorder, StepBorders, step_border
 from syncscope.sched_core.records import Finding
 from syncscope.sched_core.trace import Lane
 
@@ -43,41 +46,7 @@ STEPS_KEY = "steps"
 ENGINES = ("h2d", "d2h")
 SECTIONS = ("steps", "host", "device", "buffer")
 
-BUFFER_LOG2 = 16
-"""Of the capacity of a buffer's lanes, of which there may be many."""
-
 Ints = npt.NDArray[np.int64]
-Columns = tuple[npt.NDArray[Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StepBorder:
-    """As `row_source.Step`."""
-
-    number: int
-    begin_ns: int
-    phase: str
-    pattern: str
-
-
-class StepBorders(Sequence[StepBorder]):
-    """Steps, each made when it is asked for: a window may have more than anyone looks at."""
-
-    def __init__(self, rows: Rows, numbers: Ints) -> None:
-        self._rows = rows
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> StepBorder: ...
-    @overload
-    def __getitem__(self, index: slice) -> StepBorders: ...
-    def __getitem__(self, index: int | slice) -> StepBorder | StepBorders:
-        if isinstance(index, slice):
-            return StepBorders(self._rows, self._numbers[index])
-        return self._rows.step(int(self._numbers[index]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +79,8 @@ class Rows:
         self.rows: list[Row] = [Row(STEPS_KEY, "steps", "steps", (0,), LEAST_LOG2)]
         self._capacity_log2 = capacity_log2
         self._by_key: dict[str, Row] = {}
-        self._row_of: dict[tuple[int, int], Row] = {}
-        self._buffers: dict[str, tuple[Row, Row]] = {}
+        self._row_of: dict[int, Row] = {}
+        self._buffers = BufferRows(log, catalog, SECTIONS.index("buffer"))
 
     @property
     def names(self) -> Sequence[str]:
@@ -143,35 +112,25 @@ class Rows:
         if not len(spans):
             return
         refs = np.arange(first_ref, first_ref + len(spans), dtype=np.int64)
-        columns = self._columns(spans, refs)
-        place = spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
-        merged: dict[int, list[int]] = {}
+        columns = columns_of(self.catalog, spans, refs)
+        place = self._places(spans)
+        codes: dict[str, list[int]] = {}
         for code in np.flatnonzero(np.bincount(place)).tolist():
-            row = self._row(*divmod(code, len(KINDS)))
-            merged.setdefault(id(row), []).append(code)
-        for codes in merged.values():
-            row = self._row(*divmod(codes[0], len(KINDS)))
-            _append(row, columns, np.isin(place, codes) if codes[1:] else place == codes[0])
-        for name in self._buffers:
-            self._fill_buffer(name, spans, first_ref)
+            codes.setdefault(self._row(code).key, []).append(code)
+        for key, mine in codes.items():
+            append_some(self._by_key[key], columns, np.isin(place, mine))
+        self._buffers.ingest(spans, first_ref)
 
-    def _columns(self, spans: npt.NDArray[Any], refs: Ints) -> Columns:
-        """Return what rows take of spans."""
-        begin = np.ascontiguousarray(spans["begin_ns"])
-        return (
-            begin,
-            np.maximum(spans["end_ns"], begin),
-            self.catalog.categories(spans),
-            spans["op"].astype(np.uint32),
-            np.ascontiguousarray(spans["flags"]),
-            refs,
-        )
+    def _places(self, spans: npt.NDArray[Any]) -> Ints:
+        """Return lane and kind of row of each span in one number."""
+        return spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
 
-    def _row(self, lane: int, kind: int) -> Row:
+    def _row(self, place: int) -> Row:
         """Return the row of what a lane does; it is made if this is the first of it."""
-        if (lane, kind) not in self._row_of:
-            self._row_of[lane, kind] = self._make(self.lanes[lane], lane, KINDS[kind])
-        return self._row_of[lane, kind]
+        if place not in self._row_of:
+            lane, kind = divmod(place, len(KINDS))
+            self._row_of[place] = self._make(self.lanes[lane], lane, KINDS[kind])
+        return self._row_of[place]
 
     def _make(self, lane: Lane, number: int, kind: str) -> Row:
         if kind in ENGINES:
@@ -190,43 +149,6 @@ class Rows:
     def _add(self, row: Row) -> None:
         self.rows = sorted([*self.rows, row], key=lambda each: each.order)
 
-    # ---- buffers --------------------------------------------------------------------------------
-
-    def buffer_rows(self, name: str) -> tuple[Row, Row]:
-        """Return the rows of who writes a buffer and who reads it; from now on they are shown.
-
-        Raises
-        ------
-        KeyError
-            If no plan that ran has such a buffer.
-        """
-        if name not in self.catalog.buffers():
-            raise KeyError(name)
-        if name not in self._buffers:
-            pair = tuple(
-                Row(
-                    f"buffer {name} {what}",
-                    f"{name}: {what}",
-                    "buffer",
-                    (SECTIONS.index("buffer"), len(self._buffers), i),
-                    min(self._capacity_log2, BUFFER_LOG2),
-                )
-                for i, what in enumerate(("written", "read"))
-            )
-            self._buffers[name] = (pair[0], pair[1])
-            log = self.log.spans
-            self._fill_buffer(name, log.view(log.head, log.tail), log.head)
-            for row in pair:
-                self._add(row)
-        return self._buffers[name]
-
-    def _fill_buffer(self, name: str, spans: npt.NDArray[Any], first_ref: int) -> None:
-        uses = self.catalog.look_up(self.catalog.uses(name), spans)
-        at = np.flatnonzero(uses)
-        uses, columns = uses[at], self._columns(spans[at], first_ref + at)
-        for row, bit in zip(self._buffers[name], (WRITES, READS), strict=True):
-            _append(row, columns, (uses & bit) > 0)
-
     # ---- asked by the view ----------------------------------------------------------------------
 
     def extent(self) -> tuple[int, int]:
@@ -238,13 +160,11 @@ class Rows:
 
     def steps(self, t0: int, t1: int) -> StepBorders:
         """Return the steps that touch a window, each up to the begin of the next."""
-        return StepBorders(self, self.log.begun(t0, t1))
+        return StepBorders(self.log, self.catalog, self.log.begun(t0, t1))
 
     def step(self, number: int) -> StepBorder:
-        """Return a step that is kept, with the pattern of the plan that ran it."""
-        phase, facts = self.log.phase(number), self.catalog.facts_at(number)
-        pattern = facts.change.patterns.get(phase, "") if facts is not None else ""
-        return StepBorder(number, int(self.log.steps[number]["begin_ns"]), phase, pattern)
+        """Return a step that is kept."""
+        return step_border(self.log, self.catalog, number)
 
     def ghosts(self, t0: int, t1: int) -> tuple[Ghost, ...]:
         """Return what was removed in a window; nothing if it has too many steps."""
@@ -294,10 +214,10 @@ class Rows:
         return log.view(log.head, log.tail)[refs - log.head]
 
     def _row_index(self, spans: npt.NDArray[Any], index: dict[int, int]) -> Ints:
-        place = spans["lane"].astype(np.int64) * len(KINDS) + self.catalog.kinds(spans)
+        place = self._places(spans)
         out = np.zeros(len(spans), np.int64)
         for code in np.unique(place).tolist():
-            out[place == code] = index[id(self._row(*divmod(code, len(KINDS))))]
+            out[place == code] = index[id(self._row(code))]
         return out
 
     # ---- asked by panels ------------------------------------------------------------------------
@@ -338,6 +258,19 @@ class Rows:
             return -1
         return begin + int(at[0 if direction > 0 else -1])
 
+    def buffer_rows(self, name: str) -> tuple[Row, ...]:
+        """Return the rows of who writes a buffer and who reads it; from now on they are there.
+
+        Raises
+        ------
+        KeyError
+            If no plan that ran has such a buffer.
+        """
+        if name not in self._buffers:
+            for row in self._buffers.add(name):
+                self._add(row)
+        return self._buffers[name]
+
     def path_refs(self, finding: Finding, step: int) -> tuple[int, ...]:
         """Return the refs that a finding's path leads through, nearest to a step."""
         return find_path(self.link_finder, finding, step)
@@ -345,8 +278,3 @@ class Rows:
     def call_of(self, step: int, site: str) -> int:
         """Return the ref of a site's call in a step, of its execution if it has none, or -1."""
         return self.link_finder.either(step, site, CALL)
-
-
-def _append(row: Row, columns: Columns, mine: npt.NDArray[np.bool_]) -> None:
-    begin, end, category, name, flags, ref = (each[mine] for each in columns)
-    row.append(begin, end, category, name, flags, ref)

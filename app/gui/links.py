@@ -34,7 +34,10 @@ class Links:
         self.catalog = catalog
         self._pairs: dict[tuple[int, tuple[str, ...]], tuple[Pair, ...]] = {}
 
-    # ---- single spans ---------------------------------------------------------------------------
+    @property
+    def reach(self) -> int:
+        """How many steps apart spans that belong together can be."""
+        return max((horizon(each.plan) for each in self.catalog.facts), default=0)
 
     def find(self, step: int, phase: str, name: str, role: int) -> int:
         """Return the ref of a site's call or execution in a step, -1 if it is not in memory."""

@@ -36,10 +36,10 @@ SPANS_PER_ARROW = 64
 TITLES = {
     "host": "{}",
     "sync": "{}: syncs",
-    "cpu_split": "{}: host work",
+    "cpu_split": "{}: work",
     "stream": "{}",
-    "h2d": "device {}: copies to device",
-    "d2h": "device {}: copies to host",
+    "h2d": "dev{} copies H2D",
+    "d2h": "dev{} copies D2H",
 }
 
 STEPS_KEY = "steps"
@@ -187,6 +187,10 @@ class Rows:
     def arrows(self, t0: int, t1: int, limit: int) -> npt.NDArray[Any]:
         """Return what joins spans in a window.
 
+        An arrow to an execution goes from its call to its begin; one to a call that waits goes
+        from the end of what is waited for to the same time, or to the call's begin if that is
+        later.
+
         Returns
         -------
         ndarray of ARROW
@@ -196,11 +200,15 @@ class Rows:
         begin, end = self.log.touching(t0, t1)
         if self.log.count(begin, end) > limit * SPANS_PER_ARROW:
             return none
-        one, other = find_joins(self.link_finder, begin, end)
+        reach = self.link_finder.reach
+        one, other = find_joins(self.link_finder, begin - reach, end + reach)
         source, target = self._spans(one), self._spans(other)
+        begins = np.clip(target["begin_ns"], source["begin_ns"], source["end_ns"])
+        waited = np.clip(source["end_ns"], target["begin_ns"], target["end_ns"])
+        waits = target["role"] == CALL
         arrows = np.zeros(len(one), ARROW)
-        arrows["to_ns"] = target["begin_ns"]
-        arrows["from_ns"] = np.clip(target["begin_ns"], source["begin_ns"], source["end_ns"])
+        arrows["from_ns"] = np.where(waits, source["end_ns"], begins)
+        arrows["to_ns"] = np.where(waits, waited, target["begin_ns"])
         seen = (arrows["from_ns"] < t1) & (arrows["to_ns"] >= t0)
         if np.count_nonzero(seen) > limit:
             return none

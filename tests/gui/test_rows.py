@@ -312,20 +312,26 @@ def test_arrows_of_all_time_are_all_that_is_joined(run):
     wanted = Counter()
     for one, other in joined(trace, changes):
         source, target = trace.spans[one], trace.spans[other]
-        start = min(max(source["begin_ns"], target["begin_ns"]), source["end_ns"])
-        ends = [index[expected(trace, changes, each)[0]] for each in (source, target)]
-        wanted[int(start), int(target["begin_ns"]), *ends] += 1
+        tip = int(target["begin_ns"])
+        start = int(min(max(source["begin_ns"], tip), source["end_ns"]))
+        if target["role"] == CALL:
+            start = int(source["end_ns"])
+            tip = int(min(max(tip, start), target["end_ns"]))
+        rows_of = [index[expected(trace, changes, each)[0]] for each in (source, target)]
+        wanted[start, tip, *rows_of] += 1
     assert Counter(map(tuple, rows.arrows(0, EVERY, 10**6).tolist())) == wanted
 
 
-def test_arrows_of_a_window_are_those_that_touch_it():
-    rows = whole(*mid_run()).rows
+@pytest.mark.parametrize("kind", ["toggled", "staged"])
+@pytest.mark.parametrize("shift", [0, 30, 305])
+def test_arrows_of_a_window_are_those_that_touch_it(kind, shift):
+    rows = whole(*RUNS[kind]()).rows
     every = rows.arrows(0, EVERY, 10**6)
-    begin, end = rows.steps(0, EVERY)[4].begin_ns, rows.steps(0, EVERY)[6].begin_ns
+    steps = rows.steps(0, EVERY)
+    begin, end = steps[2].begin_ns + shift, steps[4].begin_ns + shift
     seen = every[(every["from_ns"] < end) & (every["to_ns"] >= begin)]
     assert 0 < len(seen) < len(every)
-    found = rows.arrows(begin, end, 10**6)
-    assert sorted(found.tolist()) == sorted(seen.tolist())
+    assert sorted(rows.arrows(begin, end, 10**6).tolist()) == sorted(seen.tolist())
     assert len(rows.arrows(begin, end, len(seen))) == len(seen)
     assert len(rows.arrows(begin, end, len(seen) - 1)) == 0
 

@@ -42,6 +42,9 @@ MAX_CHANGES = 256
 Key = tuple[str, str]
 """Phase and name of a site."""
 
+Looks = tuple[tuple[int, int], tuple[int, int]]
+"""Category and kind of row of a site's calls, then of its executions."""
+
 Table = npt.NDArray[np.uint8]
 
 
@@ -51,13 +54,17 @@ def direction(plan: Plan, op: Op) -> str:
     return DIRECTIONS[memory[0], memory[1]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PlanFacts:
-    """A change of plan, and its ops and findings by phase and name."""
+    """A change of plan, its ops and findings by phase and name, and the looks of all sites so far.
+
+    Each is a key of its own: two changes to the same plan are not the same.
+    """
 
     change: PlanChange
     ops: dict[Key, Op] = field(init=False)
     findings: dict[Key, Finding] = field(init=False)
+    looks: list[Looks] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         plan = self.change.planned.plan
@@ -121,9 +128,15 @@ class Catalog:
         self.key_of_site = np.array(keys, np.int64)
         self.in_step = np.array([each.phase != SWITCH for each in self.sites], np.bool_)
         self._begins = np.array([each.change.step for each in self.facts] or [0], np.int64)
-        rows = [[_looks(each, site) for site in self.sites] for each in self._plans()]
+        rows = [self._looks(each) for each in self._plans()]
         table = np.array(rows, np.uint8).reshape(len(rows), len(self.sites), 2, 2)
         self._categories, self._kinds = (np.ascontiguousarray(table[..., i]) for i in (0, 1))
+
+    def _looks(self, facts: PlanFacts | None) -> list[Looks]:
+        if facts is None:
+            return [_looks(None, site) for site in self.sites]
+        facts.looks += [_looks(facts, site) for site in self.sites[len(facts.looks) :]]
+        return facts.looks
 
     def _plans(self) -> Sequence[PlanFacts | None]:
         """Return what the rows of tables are."""
@@ -199,8 +212,8 @@ class Catalog:
         return np.array(found, np.bool_).reshape(self._categories.shape)
 
 
-def _looks(facts: PlanFacts | None, site: Site) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return category and kind of row of a site's calls, then of its executions."""
+def _looks(facts: PlanFacts | None, site: Site) -> Looks:
+    """Return what a site's spans are drawn as."""
     key = (site.phase, site.name)
     verdict = facts.verdict(key) if facts is not None else ""
     waits = site_kind(site) in SYNC_KINDS

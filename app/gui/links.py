@@ -32,7 +32,7 @@ class Links:
     def __init__(self, log: SpanLog, catalog: Catalog) -> None:
         self.log = log
         self.catalog = catalog
-        self._pairs: dict[tuple[int, tuple[str, ...]], tuple[Pair, ...]] = {}
+        self._pairs: dict[tuple[PlanFacts, tuple[str, ...]], tuple[Pair, ...]] = {}
 
     @property
     def reach(self) -> int:
@@ -127,7 +127,7 @@ class Links:
 
     def pairs_of(self, facts: PlanFacts, phases: tuple[str, ...]) -> tuple[Pair, ...]:
         """Return the pairs of a step under a plan, by its phase and those of the steps after it."""
-        key = (id(facts), phases)
+        key = (facts, phases)
         if key not in self._pairs:
             if len(self._pairs) >= MAX_CACHED:
                 self._pairs.clear()

@@ -121,7 +121,36 @@ def steady_steps(trace: Trace) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
     replayed[graphs["step"][kinds[graphs["op"]] == Kind.GRAPH]] = True
 
     ends, replayed = np.maximum.accumulate(ends[steps]), replayed[steps]
-    at = np.searchsorted(ends, _switch_ends(trace), side="right") - 1
+    keep = steady_periods(steps, ends, replayed, _switch_ends(trace))
+    periods = np.stack([ends[:-1], ends[1:]], axis=1)
+    return steps[1:][keep], periods[keep]
+
+
+def steady_periods(
+    steps: npt.NDArray[np.int64],
+    end_ns: npt.NDArray[np.int64],
+    replayed: npt.NDArray[np.bool_],
+    switch_end_ns: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Return which periods between decode steps are in steady state, as `steady_steps` says.
+
+    Parameters
+    ----------
+    steps : ndarray of int64, shape (n,)
+        Decode steps with device work, rising; n is at least 1.
+    end_ns : ndarray of int64, shape (n,)
+        When the last device work of each and of those before it ended.
+    replayed : ndarray of bool, shape (n,)
+        Whether a step launched a graph.
+    switch_end_ns : ndarray of int64
+        When drains that belong to no step ended.
+
+    Returns
+    -------
+    ndarray of bool, shape (n - 1,)
+        Of the period between each step and the next.
+    """
+    at = np.searchsorted(end_ns, switch_end_ns, side="right") - 1
     broken = np.diff(steps) != 1
     broken[at[(at >= 0) & (at < len(broken))]] = True
     keep = np.zeros(len(broken), bool)
@@ -130,8 +159,7 @@ def steady_steps(trace: Trace) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
         captured = np.flatnonzero(replayed[first:last])
         eager = int(captured[0]) if len(captured) else 0
         keep[first + max(WARM_UP_PERIODS, eager) : last - 1] = True
-    periods = np.stack([ends[:-1], ends[1:]], axis=1)
-    return steps[1:][keep], periods[keep]
+    return keep
 
 
 def median_interval(values: npt.NDArray[np.int64], seed: int = 0) -> tuple[float, float, float]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,32 +39,58 @@ _NUMBER = re.compile(r"(?<=[.a-z_])\d+(?=[._]|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
-    """Of each site: calls, their time, device executions, their time, and its first call."""
+class SiteSums:
+    """Of each site: calls, their time, device executions, their time, and its first call.
+
+    `n_calls` counts the calls of all sites; `first` is a position among them, and at least as large
+    where a site has no call.
+    """
 
     calls: npt.NDArray[np.int64]
     call_ns: npt.NDArray[np.int64]
     runs: npt.NDArray[np.int64]
     run_ns: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
+    n_calls: int
+
+    def __add__(self, later: SiteSums) -> SiteSums:
+        """Join the sums of spans with those of later ones, which may name more sites."""
+        more = len(later.calls) - len(self.calls)
+
+        def total(
+            before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]
+        ) -> npt.NDArray[np.int64]:
+            return np.pad(before, (0, more)) + after
+
+        n_calls = self.n_calls + later.n_calls
+        called = np.pad(self.calls, (0, more)) > 0
+        return SiteSums(
+            calls=total(self.calls, later.calls),
+            call_ns=total(self.call_ns, later.call_ns),
+            runs=total(self.runs, later.runs),
+            run_ns=total(self.run_ns, later.run_ns),
+            first=np.where(called, np.pad(self.first, (0, more)), self.n_calls + later.first),
+            n_calls=n_calls,
+        )
 
 
-def _sum_by_site(trace: Trace) -> _Sums:
-    n = len(trace.sites)
-    is_call = trace.spans["role"] == 0
-    calls, runs = trace.spans[is_call], trace.spans[~is_call]
-    first = np.full(n, len(trace.spans), np.int64)
+def sum_by_site(spans: npt.NDArray[Any], n_sites: int) -> SiteSums:
+    """Sum up spans, in the order in which they were recorded."""
+    is_call = spans["role"] == 0
+    calls, runs = spans[is_call], spans[~is_call]
+    first = np.full(n_sites, len(calls), np.int64)
     np.minimum.at(first, calls["op"], np.arange(len(calls)))
 
     def total(op: npt.NDArray[np.int32], ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return np.bincount(op, weights=ns, minlength=n).astype(np.int64)
+        return np.bincount(op, weights=ns, minlength=n_sites).astype(np.int64)
 
-    return _Sums(
-        calls=np.bincount(calls["op"], minlength=n),
+    return SiteSums(
+        calls=np.bincount(calls["op"], minlength=n_sites),
         call_ns=total(calls["op"], calls["end_ns"] - calls["begin_ns"]),
-        runs=np.bincount(runs["op"], minlength=n),
+        runs=np.bincount(runs["op"], minlength=n_sites),
         run_ns=total(runs["op"], runs["end_ns"] - runs["begin_ns"]),
         first=first,
+        n_calls=len(calls),
     )
 
 
@@ -86,12 +113,30 @@ def site_rows(variant_id: str, trace: Trace) -> tuple[SiteRow, ...]:
     for all kernels and one for all host work.  `wait_us` is the host's time in the call, for
     whatever the site does; `why` of a row that is no sync says what the device did.
     """
-    sums = _sum_by_site(trace)
-    rows: list[SiteRow] = []
+    sums = sum_by_site(trace.spans, len(trace.sites))
+    rows = (
+        row_of(variant_id, trace.sites, group, sums, trace.phases.count(group.phase))
+        for group in group_sites(trace.sites, sums)
+    )
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteGroup:
+    """Sites that share a row of the table; `ids` are their positions in the list of all sites."""
+
+    phase: str
+    kind: str
+    name: str
+    ids: npt.NDArray[np.int64]
+
+
+def group_sites(sites: Sequence[Site], sums: SiteSums) -> tuple[SiteGroup, ...]:
+    """Return the rows of the table, in their order: what ran at least once."""
+    groups: list[SiteGroup] = []
     for phase in PHASES:
-        n_steps = trace.phases.count(phase)
         members: dict[tuple[str, str], list[int]] = {}
-        for i, site in enumerate(trace.sites):
+        for i, site in enumerate(sites):
             if site.phase == phase and (sums.calls[i] or sums.runs[i]):
                 kind = site_kind(site)
                 name = kind if kind in (KERNELS, HOST_WORK) else site.name
@@ -99,11 +144,8 @@ def site_rows(variant_id: str, trace: Trace) -> tuple[SiteRow, ...]:
         ordered = sorted(
             members.items(), key=lambda item: (_rank(item[0][0]), min(sums.first[item[1]]))
         )
-        rows += [
-            _row(variant_id, trace, phase, kind, name, np.array(ids), sums, n_steps)
-            for (kind, name), ids in ordered
-        ]
-    return tuple(rows)
+        groups += [SiteGroup(phase, *key, np.array(ids, np.int64)) for key, ids in ordered]
+    return tuple(groups)
 
 
 def _rank(kind: str) -> int:
@@ -112,29 +154,23 @@ def _rank(kind: str) -> int:
     return 1 + (_LATER.index(kind) if kind in _LATER else len(_LATER))
 
 
-def _row(
-    variant_id: str,
-    trace: Trace,
-    phase: str,
-    kind: str,
-    name: str,
-    ids: npt.NDArray[np.int64],
-    sums: _Sums,
-    n_steps: int,
+def row_of(
+    variant_id: str, sites: Sequence[Site], group: SiteGroup, sums: SiteSums, n_steps: int
 ) -> SiteRow:
-    steps = max(1, n_steps)
+    """Make the row of some sites; `n_steps` is how many steps their phase had."""
+    ids, kind, steps = group.ids, group.kind, max(1, n_steps)
     verdict = "unknown" if kind in SYNC_KINDS else ""
     why = ""
     if sums.runs[ids].any():
         device_us = sums.run_ns[ids].sum() / steps / 1e3
-        count = f"{len({trace.sites[i].name for i in ids})} sites, " if kind == KERNELS else ""
+        count = f"{len({sites[i].name for i in ids})} sites, " if kind == KERNELS else ""
         why = f"{count}{device_us:.2f} us on the device"
         if kind == KERNELS and sums.calls[ids].sum() < sums.runs[ids].sum():
             why += "; in a graph once captured"
     return SiteRow(
         variant=variant_id,
-        phase=phase,
-        site=name,
+        phase=group.phase,
+        site=group.name,
         kind=kind,
         per_step=float(sums.calls[ids].sum() / steps),
         wait_us=float(sums.call_ns[ids].sum() / steps / 1e3),

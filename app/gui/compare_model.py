@@ -1,0 +1,156 @@
+"""Two runs side by side: which step goes with which, what each site takes in either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from syncscope.app.gui.latency_model import Figures
+from syncscope.app.gui.sites_model import SiteEntry
+from syncscope.sched_core.records import PHASES
+
+Ints = npt.NDArray[np.int64]
+
+Key = tuple[str, str, str]
+"""Phase, site and kind of a row of the site table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Steps of two runs that go together.
+
+    Parameters
+    ----------
+    first, second : ndarray of int64, shape (n,)
+        Steps of the first and of the second run, rising.
+    offset_ns : ndarray of int64, shape (n,)
+        What is added to a time of the second run so that its step begins with that of the first.
+    """
+
+    first: Ints
+    second: Ints
+    offset_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def offset_at(self, step: int) -> int:
+        """Return the offset for a step of the first run: that of the nearest one that has any."""
+        if not len(self.first):
+            return 0
+        at = min(int(np.searchsorted(self.first, step)), len(self.first) - 1)
+        if at and step - self.first[at - 1] < self.first[at] - step:
+            at -= 1
+        return int(self.offset_ns[at])
+
+    def partner(self, step: int) -> int:
+        """Return the step of the second run that goes with one of the first; -1 if none does."""
+        at = int(np.searchsorted(self.first, step))
+        found = at < len(self.first) and self.first[at] == step
+        return int(self.second[at]) if found else -1
+
+
+def align(
+    phases: tuple[Sequence[str], Sequence[str]],
+    begins_ns: tuple[Ints, Ints],
+    first_step: tuple[int, int] = (0, 0),
+) -> Alignment:
+    """Let the n-th step of each phase of one run go with the n-th of the other.
+
+    Runs of one prompt and micro-batch have the same steps, whatever their plans; where they differ,
+    prompts go with prompts and tokens with tokens.
+
+    Parameters
+    ----------
+    phases : pair of sequence of str
+        Of the steps that are in memory.
+    begins_ns : pair of ndarray of int64
+        When each begins.
+    first_step : pair of int
+        Numbers of the first of them.
+    """
+    columns: list[list[Ints]] = [[], []]
+    for phase in PHASES:
+        both = [
+            np.flatnonzero(np.array([each == phase for each in names], np.bool_))
+            for names in phases
+        ]
+        n = min(map(len, both))
+        for column, found in zip(columns, both, strict=True):
+            column.append(found[:n])
+    one, two = (np.concatenate(each) for each in columns)
+    order = np.argsort(one, kind="stable")
+    one, two = one[order], two[order]
+    return Alignment(
+        first=one + first_step[0],
+        second=two + first_step[1],
+        offset_ns=begins_ns[0][one] - begins_ns[1][two],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDifference:
+    """A row of the site table in two runs; None where a run has no such row."""
+
+    phase: str
+    site: str
+    kind: str
+    first: SiteEntry | None
+    second: SiteEntry | None
+
+    @property
+    def per_step(self) -> float:
+        """How many more calls a step has in the second run."""
+        one, two = (0.0 if each is None else each.row.per_step for each in self._both)
+        return two - one
+
+    @property
+    def wait_us(self) -> float:
+        """How much longer the host is in them per step in the second run."""
+        one, two = (0.0 if each is None else each.row.wait_us for each in self._both)
+        return two - one
+
+    @property
+    def _both(self) -> tuple[SiteEntry | None, SiteEntry | None]:
+        return self.first, self.second
+
+
+def site_differences(
+    first: Sequence[SiteEntry], second: Sequence[SiteEntry]
+) -> tuple[SiteDifference, ...]:
+    """Join the site tables of two runs: the first's rows, then those that only the second has.
+
+    Each phase is kept together, in the order of `PHASES`.
+    """
+    one, two = ({_key(each): each for each in entries} for entries in (first, second))
+    keys = sorted(dict.fromkeys([*one, *two]), key=lambda key: PHASES.index(key[0]))
+    return tuple(SiteDifference(*key, one.get(key), two.get(key)) for key in keys)
+
+
+def _key(entry: SiteEntry) -> Key:
+    return entry.row.phase, entry.row.site, entry.row.kind
+
+
+@dataclass(frozen=True, slots=True)
+class StepDifference:
+    """Time per token of two runs; None where a run has none in steady state."""
+
+    first: Figures | None
+    second: Figures | None
+
+    @property
+    def period_ns(self) -> float | None:
+        """How much longer the median token of the second run takes."""
+        if self.first is None or self.second is None:
+            return None
+        return self.second.period_ns - self.first.period_ns
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times as fast the second run is."""
+        if self.first is None or self.second is None or not self.second.period_ns:
+            return None
+        return self.first.period_ns / self.second.period_ns

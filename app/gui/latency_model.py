@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncscope.app.bench.metrics import CALL, EXEC, SWITCH, steady_periods
+from syncscope.app.bench.metrics import EXEC, SWITCH, steady_periods
 from syncscope.app.gui.busy_time import BusyTime
 from syncscope.app.gui.sliding import Sliding
 from syncscope.sched_core.pattern import SYNC_LETTERS, letter
 from syncscope.sched_core.program import Site
 from syncscope.sched_core.records import Kind
 
-CAPACITY = 1 << 17
-"""Steps that are kept in a live run."""
+CAPACITY = 1 << 15
+"""Steps that are kept in a live run: so many that a p99 stands on hundreds of tokens, so few that
+figures are made within a frame."""
 
 STEP = np.dtype([("end_ns", "<i8"), ("blocked_ns", "<i8"), ("decode", "?"), ("replayed", "?")])
 """Of a step: end of its last device work (-1 none), time in calls that wait, whether it is a decode
@@ -155,22 +156,23 @@ class LatencyModel:
         self._graphs = np.concatenate([self._graphs, graphs])
 
     def _add_spans(self, spans: npt.NDArray[Any]) -> None:
-        op, is_call = spans["op"], spans["role"] == CALL
-        runs = spans[spans["role"] == EXEC]
-        self.busy.add(runs["begin_ns"], runs["end_ns"])
-        head = self._steps.head
-        steps = self._steps.view(head, self._steps.tail)
-        known = (spans["step"] >= head) & (spans["step"] < self._steps.tail)
-        at = spans["step"].astype(np.int64) - head
-        mine = np.flatnonzero(known & ~is_call)
-        np.maximum.at(steps["end_ns"], at[mine], spans["end_ns"][mine])
-        mine = np.flatnonzero(known & is_call & self._waits[op])
-        waited = spans["end_ns"][mine] - spans["begin_ns"][mine]
-        np.add.at(steps["blocked_ns"], at[mine], waited)
-        steps["replayed"][at[known & is_call & self._graphs[op]]] = True
-        drains = spans["end_ns"][is_call & self._outside[op]]
+        steps = self._steps.view(self._steps.head, self._steps.tail)
+        op = spans["op"]
+        at = spans["step"].astype(np.int64) - self._steps.head
+        known = (at >= 0) & (at < len(steps))
+        is_run = spans["role"] == EXEC
+        runs = np.flatnonzero(is_run)
+        end_ns = spans["end_ns"][runs]
+        self.busy.add(spans["begin_ns"][runs], end_ns)
+        mine = known[runs]
+        np.maximum.at(steps["end_ns"], at[runs][mine], end_ns[mine])
+        waits = np.flatnonzero(self._waits[op] & known & ~is_run)
+        waited_ns = spans["end_ns"][waits] - spans["begin_ns"][waits]
+        np.add.at(steps["blocked_ns"], at[waits], waited_ns)
+        steps["replayed"][at[self._graphs[op] & known & ~is_run]] = True
+        drains = np.flatnonzero(self._outside[op] & ~is_run)
         if len(drains):
-            self._add_drains(drains, steps)
+            self._add_drains(spans["end_ns"][drains], steps)
 
     def _add_drains(self, end_ns: npt.NDArray[np.int64], steps: npt.NDArray[Any]) -> None:
         """Note when drains ended; those before the steps that are kept matter no more."""

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from syncscope.app.gui.latency_model import Figures
+from syncscope.app.gui.recording import Recording
 from syncscope.app.gui.sites_model import SiteEntry
+from syncscope.app.gui.span_log import LATEST
 from syncscope.sched_core.records import PHASES
 
 Ints = npt.NDArray[np.int64]
@@ -73,11 +75,9 @@ def align(
         Numbers of the first of them.
     """
     columns: list[list[Ints]] = [[], []]
+    arrays = [np.array(each, np.str_) for each in phases]
     for phase in PHASES:
-        both = [
-            np.flatnonzero(np.array([each == phase for each in names], np.bool_))
-            for names in phases
-        ]
+        both = [np.flatnonzero(each == phase) for each in arrays]
         n = min(map(len, both))
         for column, found in zip(columns, both, strict=True):
             column.append(found[:n])
@@ -154,3 +154,39 @@ class StepDifference:
         if self.first is None or self.second is None or not self.second.period_ns:
             return None
         return self.first.period_ns / self.second.period_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two runs have in common and in what they differ."""
+
+    alignment: Alignment
+    sites: tuple[SiteDifference, ...]
+    step: StepDifference
+
+
+def compare(first: Recording, second: Recording) -> Comparison:
+    """Compare what is in memory of two runs."""
+    both = (first, second)
+    steps = [_steps(each) for each in both]
+    return Comparison(
+        alignment=align(
+            (steps[0][0], steps[1][0]),
+            (steps[0][1], steps[1][1]),
+            (first.base_step, second.base_step),
+        ),
+        sites=site_differences(first.table.entries(), second.table.entries()),
+        step=StepDifference(first.latency.figures(), second.latency.figures()),
+    )
+
+
+def _steps(recording: Recording) -> tuple[list[str], Ints]:
+    """Return phase and begin of the steps in memory; no phase where no span tells the begin."""
+    log = recording.rows.log.steps
+    begin_ns = log.view(log.head, log.tail)["begin_ns"]
+    there = begin_ns < LATEST
+    names = [
+        phase if is_there else ""
+        for phase, is_there in zip(recording.phases, there.tolist(), strict=True)
+    ]
+    return names, np.where(there, begin_ns, 0)

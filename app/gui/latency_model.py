@@ -100,6 +100,7 @@ class LatencyModel:
         self._outside = np.zeros(0, np.bool_)
         self._drains = np.zeros(0, np.int64)
         self._tokens: npt.NDArray[Any] | None = None
+        self._figures: dict[int | None, Figures | None] = {}
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +135,7 @@ class LatencyModel:
             Steps from which on new plans run.
         """
         self._tokens = None
+        self._figures.clear()
         self._changes += changes
         self._add_sites(sites)
         rows = np.zeros(len(phases), STEP)
@@ -218,7 +220,9 @@ class LatencyModel:
 
     def figures(self, change: int | None = None) -> Figures | None:
         """Return the figures of `steady`; None if there are no such tokens."""
-        return figures(self.steady(change))
+        if change not in self._figures:
+            self._figures[change] = figures(self.steady(change))
+        return self._figures[change]
 
     def effects(self) -> tuple[Effect, ...]:
         """Return what each change of plan did, of those with steady state before and after."""

@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from syncscope.app.gui.catalog import Catalog
 from syncscope.app.gui.categories import CATEGORIES
+from syncscope.app.gui.latency_model import CAPACITY as LATENCY_STEPS
+from syncscope.app.gui.latency_model import LatencyModel
 from syncscope.app.gui.row import LEAST_LOG2
 from syncscope.app.gui.rows import Rows
+from syncscope.app.gui.sites_model import SitesModel
 from syncscope.app.gui.span_log import EXEC, STEPS, SpanLog
 from syncscope.app.gui.span_row import SpanRow
 from syncscope.app.live_batch import Harm, LiveBatch, PlanChange
@@ -54,6 +57,8 @@ class Recording:
     lanes : tuple of Lane
         All lanes of all plans; what `lane` of a span indexes.
     rows : Rows
+    latency : LatencyModel
+    table : SitesModel
     token_ids : tuple of int
     text : str
         Output of the sequence that runs, of which `sequence` is the number.
@@ -69,6 +74,7 @@ class Recording:
         self, header: Mapping[str, Any], capacity_log2: int = CAPACITY_LOG2, n_steps: int = STEPS
     ) -> None:
         self._start(header, 1 << capacity_log2, max(LEAST_LOG2, capacity_log2 - 2), n_steps)
+        self.latency = LatencyModel(min(n_steps, LATENCY_STEPS))
 
     def _start(
         self, header: Mapping[str, Any], capacity: int, lane_log2: int, n_steps: int
@@ -94,6 +100,8 @@ class Recording:
         self._catalog = Catalog()
         self._log = SpanLog(capacity, n_steps)
         self.rows = Rows(self._log, self._catalog, lane_log2)
+        self.latency = LatencyModel(n_steps)
+        self.table = SitesModel()
 
     @classmethod
     def from_trace(cls, trace: Trace, baseline: Plan | None = None) -> Recording:
@@ -140,6 +148,11 @@ class Recording:
         self.wrong = (*self.wrong, *batch.wrong)[-MAX_MESSAGES:]
         self.messages = (*self.messages, *batch.messages)[-MAX_MESSAGES:]
         spans = self._renumber(batch)
+        changes = [each.step for each in batch.changes]
+        self.latency.extend(spans, batch.sites, batch.phases, changes)
+        for change in batch.changes:
+            self.table.change(change)
+        self.table.extend(spans, batch.sites, batch.phases)
         if len(spans):
             first_ref = self.n_spans
             self._log.append(spans, self._catalog.in_step[spans["op"]])
@@ -210,8 +223,8 @@ class Recording:
 
     @property
     def nbytes(self) -> int:
-        """Memory reserved for spans and rows."""
-        return self._log.nbytes + self.rows.nbytes
+        """Memory reserved for spans, rows and times of steps."""
+        return self._log.nbytes + self.rows.nbytes + self.latency.nbytes
 
     def phase(self, step: int) -> str:
         """Return the phase of a step, empty if it is not kept."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from syncscope.app.live_batch import PlanChange
 from syncscope.app.report.site_table import (
     SYNC_KINDS,
     SiteGroup,
@@ -56,16 +57,10 @@ class SiteEntry:
 
 
 class SitesModel:
-    """Sums by site of all spans so far, and what the analysis last said of each.
+    """Sums by site of all spans so far, and what the analysis last said of each."""
 
-    Parameters
-    ----------
-    variant_id : str
-        What the `variant` of each row says.
-    """
-
-    def __init__(self, variant_id: str = "") -> None:
-        self.variant_id = variant_id
+    def __init__(self) -> None:
+        self._variant_id = ""
         self._sites: list[Site] = []
         self._n_steps: Counter[str] = Counter()
         self._sums: SiteSums = sum_by_site(np.zeros(0, SPAN), 0)
@@ -83,16 +78,13 @@ class SitesModel:
         self._sums += sum_by_site(spans, len(self._sites))
         self._entries = None
 
-    def change(
-        self,
-        planned: Iterable[Key],
-        findings: Iterable[Finding],
-        reasons: Mapping[Key, str],
-    ) -> None:
+    def change(self, change: PlanChange) -> None:
         """Take in that another plan runs: its sites, and what the analysis says of them."""
-        self._planned = frozenset(planned)
-        self._findings.update({(each.phase, each.site): each for each in findings})
-        self._reasons.update(reasons)
+        phases = change.planned.plan.phases
+        self._variant_id = change.planned.variant.id
+        self._planned = frozenset((phase, op.site) for phase, ops in phases.items() for op in ops)
+        self._findings.update({(each.phase, each.site): each for each in change.findings})
+        self._reasons.update(change.reasons)
         self._entries = None
 
     def entries(self) -> tuple[SiteEntry, ...]:
@@ -106,7 +98,7 @@ class SitesModel:
     def _entry(self, group: SiteGroup, waited: int) -> SiteEntry:
         sums = self._sums
         total = _total(group, sums)
-        row = row_of(self.variant_id, self._sites, group, sums, self._n_steps[group.phase])
+        row = row_of(self._variant_id, self._sites, group, sums, self._n_steps[group.phase])
         finding = self._findings.get((group.phase, group.name))
         if finding is not None:
             row = with_finding(row, finding, self._reasons.get((group.phase, group.name), row.why))

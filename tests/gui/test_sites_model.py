@@ -1,5 +1,7 @@
 """The table in the window is the one in reports, however a run is cut into batches."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,23 +10,23 @@ from helpers.made_runs import made_run, pieces
 from helpers.traces import TraceBuilder
 from syncscope.app.devices import SimDevice
 from syncscope.app.gui.sites_model import SitesModel, matching
+from syncscope.app.live_batch import PlanChange
 from syncscope.app.report.site_table import SYNC_KINDS, site_rows
 from syncscope.app.session import run_bench
-from syncscope.app.variants import preset_variant
+from syncscope.app.trace_changes import trace_changes
+from syncscope.app.variants import Planned, Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.analyser import analysis_phases
 from syncscope.sched_core.costs import load_profile
-from syncscope.sched_core.program import unroll
-from syncscope.sched_core.records import Finding
-from syncscope.sched_core.why import why
+from syncscope.sched_core.passes.registry import Applied
+from syncscope.sched_core.records import Finding, Kind, Op, Plan
 
 SEEDS = st.integers(0, 10_000)
 CUTS = st.lists(st.integers(0, 400), max_size=8)
 
 
-def model_of(trace, cuts=(), variant_id="v"):
-    model = SitesModel(variant_id)
+def model_of(trace, cuts=()):
+    model = SitesModel()
     for each in pieces(trace, cuts):
         model.extend(each.spans, each.sites, each.phases)
     return model
@@ -35,7 +37,7 @@ def model_of(trace, cuts=(), variant_id="v"):
 def test_rows_are_those_of_the_report(seed, cuts):
     trace = made_run(seed)
     entries = model_of(trace, cuts).entries()
-    assert [each.row for each in entries] == list(site_rows("v", trace))
+    assert [each.row for each in entries] == list(site_rows("", trace))
 
 
 @given(SEEDS, CUTS)
@@ -72,43 +74,44 @@ def result():
 def test_verdicts_of_a_simulated_run_are_those_of_the_report(result):
     for variant in result.variants:
         trace = variant.trace
-        plan = trace.plans[-1]
-        program = unroll(plan, analysis_phases(plan))
-        model = model_of(trace, range(0, 3000, 217), variant.id)
-        model.change(
-            [(phase, op.site) for phase, ops in plan.phases.items() for op in ops],
-            trace.findings,
-            {(each.phase, each.site): why(program, each) for each in trace.findings},
-        )
+        model = model_of(trace, range(0, 3000, 217))
+        for change in trace_changes(trace):
+            model.change(change)
         expected = [each for each in result.sites if each.variant == variant.id]
         shown = [each.row for each in model.entries()]
-        assert [(r.phase, r.site, r.kind, r.per_step, r.wait_us) for r in shown] == [
-            (r.phase, r.site, r.kind, r.per_step, r.wait_us) for r in expected
-        ]
-        assert [(r.verdict, r.alone_safe, r.covered_by) for r in shown] == [
-            (r.verdict, r.alone_safe, r.covered_by) for r in expected
-        ]
         for mine, theirs in zip(shown, expected, strict=True):
             assert theirs.why.endswith(mine.why)
+            assert mine == replace(theirs, why=mine.why)
         assert any(each.verdict == "redundant" for each in shown)
+
+
+def change(variant_id, *findings):
+    """A change to a plan that has just the sites of some findings."""
+    ops = tuple(Op(each.site, Kind.SYNC, "dev0.compute") for each in findings)
+    plan = Plan((), (), (), {"decode": ops})
+    reasons = {("decode", each.site): f"why {each.site}" for each in findings}
+    planned = Planned(Variant(variant_id, ()), plan, Applied(plan, (), {}), ())
+    return PlanChange(0, planned, findings, {}, reasons, {})
 
 
 def test_a_site_that_is_no_longer_planned_keeps_its_last_verdict():
     build = TraceBuilder().step("decode").call("s:gone", 0, 10).call("s:here", 10, 20)
     model = model_of(build.trace())
-    gone, here = ("decode", "gone"), ("decode", "here")
-    model.change([gone, here], [Finding(*gone, "redundant", True)], {gone: "covered"})
+    gone = Finding("decode", "gone", "redundant", True)
+    here = Finding("decode", "here", "required", False)
+    model.change(change("one", gone, here))
     assert [each.is_planned for each in model.entries()] == [True, True]
-    model.change([here], [Finding(*here, "required", False)], {here: "needed"})
+    model.change(change("two", replace(here, verdict="demotable")))
     first, second = model.entries()
     assert (first.row.site, first.row.verdict, first.is_planned) == ("gone", "redundant", False)
-    assert (second.row.verdict, second.row.why, second.is_planned) == ("required", "needed", True)
+    assert (second.row.verdict, second.row.why) == ("demotable", "why here")
+    assert (second.row.variant, second.is_planned) == ("two", True)
 
 
 def test_entries_match_every_word_of_a_text():
     build = TraceBuilder().step("decode").call("s:logits.get0.sync", 0, 10).call("a:inp", 10, 20)
     model = model_of(build.trace())
-    model.change([], [Finding("decode", "logits.get0.sync", "redundant", True)], {})
+    model.change(change("one", Finding("decode", "logits.get0.sync", "redundant", True)))
     entries = model.entries()
     assert [each.row.site for each in matching(entries, "DECODE redundant")] == ["logits.get0.sync"]
     assert [each.row.site for each in matching(entries, "copy")] == ["inp"]

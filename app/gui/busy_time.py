@@ -9,7 +9,7 @@ from syncscope.sched_core.timeline import union
 
 Times = npt.NDArray[np.int64]
 
-CAPACITY = 1 << 20
+CAPACITY = 1 << 19
 
 
 class BusyTime:
@@ -22,13 +22,18 @@ class BusyTime:
     capacity : int
         So many joined intervals are kept, up to twice as many for a while.  What lies before them
         counts as not covered, and nothing is added there any more.
+
+    Attributes
+    ----------
+    since_ns : int
+        From when on all is known.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._begin, self._end, self._before = (np.zeros(64, np.int64) for _ in range(3))
         self._n = 0
-        self._floor_ns = np.iinfo(np.int64).min
+        self.since_ns = np.iinfo(np.int64).min
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +42,7 @@ class BusyTime:
 
     def add(self, begin_ns: Times, end_ns: Times) -> None:
         """Cover intervals ``[begin, end)``; those that cover nothing change nothing."""
-        begin_ns, end_ns = np.maximum(begin_ns, self._floor_ns), np.asarray(end_ns)
+        begin_ns, end_ns = np.maximum(begin_ns, self.since_ns), np.asarray(end_ns)
         some = end_ns > begin_ns
         begin, end = union(begin_ns[some], end_ns[some])
         if not len(begin):
@@ -70,7 +75,7 @@ class BusyTime:
     def _evict(self) -> None:
         """Forget all but the newest intervals."""
         first = self._n - self._capacity
-        self._floor_ns = int(self._end[first - 1])
+        self.since_ns = int(self._end[first - 1])
         for each in (self._begin, self._end, self._before):
             each[: self._capacity] = each[first : self._n].copy()
         self._n = self._capacity

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncscope.app.bench.metrics import EXEC, SWITCH, steady_periods
+from syncscope.app.gui.busy_time import CAPACITY as INTERVALS
 from syncscope.app.gui.busy_time import BusyTime
 from syncscope.app.gui.sliding import Sliding
 from syncscope.sched_core.pattern import SYNC_LETTERS, letter
@@ -89,10 +90,17 @@ class LatencyModel:
     ----------
     capacity : int
         So many steps are kept.
+    n_intervals : int
+        So many intervals of device work are kept; tokens before them are left out.
+
+    Attributes
+    ----------
+    busy : BusyTime
+        When any stream had work.
     """
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self.busy = BusyTime(8 * capacity)
+    def __init__(self, capacity: int = CAPACITY, n_intervals: int = INTERVALS) -> None:
+        self.busy = BusyTime(n_intervals)
         self._steps = Sliding(STEP, capacity)
         self._changes: list[int] = []
         self._waits = np.zeros(0, np.bool_)
@@ -206,8 +214,9 @@ class LatencyModel:
         tokens["idle_ns"] = tokens["end_ns"] - tokens["begin_ns"] - tokens["busy_ns"]
         tokens["change"] = np.searchsorted(self._changes, steps[1:], side="right") - 1
         tokens["steady"] = steady_periods(steps, end_ns, rows["replayed"], self._drains)
-        after_another: npt.NDArray[Any] = tokens[np.diff(steps) == 1]
-        return after_another
+        whole = (np.diff(steps) == 1) & (tokens["begin_ns"] >= self.busy.since_ns)
+        kept: npt.NDArray[Any] = tokens[whole]
+        return kept
 
     def steady(self, change: int | None = None) -> npt.NDArray[Any]:
         """Return the tokens in steady state; with `change`, those under that change of plan."""

@@ -74,7 +74,6 @@ class Recording:
         self, header: Mapping[str, Any], capacity_log2: int = CAPACITY_LOG2, n_steps: int = STEPS
     ) -> None:
         self._start(header, 1 << capacity_log2, max(LEAST_LOG2, capacity_log2 - 2), n_steps)
-        self.latency = LatencyModel(min(n_steps, LATENCY_STEPS))
 
     def _start(
         self, header: Mapping[str, Any], capacity: int, lane_log2: int, n_steps: int
@@ -100,7 +99,7 @@ class Recording:
         self._catalog = Catalog()
         self._log = SpanLog(capacity, n_steps)
         self.rows = Rows(self._log, self._catalog, lane_log2)
-        self.latency = LatencyModel(n_steps)
+        self.latency = LatencyModel(min(n_steps, LATENCY_STEPS))
         self.table = SitesModel()
 
     @classmethod
@@ -116,7 +115,9 @@ class Recording:
         size = min(max(LEAST_LOG2, len(trace.spans).bit_length()), MAX_CAPACITY_LOG2)
         header = {name: getattr(trace, name) for name in ("simulated", "base_ns", *MAPPINGS)}
         recording = cls.__new__(cls)
-        recording._start(header, 1 << size, size, max(1, len(trace.phases)))
+        n_steps = max(1, len(trace.phases))
+        recording._start(header, 1 << size, size, n_steps)
+        recording.latency = LatencyModel(n_steps, max(1, len(trace.spans)))
         recording.extend(
             LiveBatch(
                 state="finished",
@@ -189,6 +190,11 @@ class Recording:
     def changes(self) -> tuple[PlanChange, ...]:
         """Changes of plan, the newest of them, in order."""
         return self._catalog.changes
+
+    @property
+    def forgotten_changes(self) -> int:
+        """How many changes of plan came before `changes`."""
+        return self._catalog.forgotten
 
     @property
     def base_step(self) -> int:

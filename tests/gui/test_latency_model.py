@@ -142,3 +142,14 @@ def test_histograms_of_two_sets_share_their_bins_and_lose_nothing():
 def test_a_histogram_of_nothing_is_empty():
     found = histogram([model_of(decode_run([])).steady()])
     assert found.counts[0].sum() == 0
+
+
+def test_tokens_whose_device_work_is_forgotten_are_left_out():
+    trace = decode_run(range(1000, 101_000, 1000))
+    model = LatencyModel(1 << 10, n_intervals=8)
+    for each in pieces(trace, range(0, 300, 7)):
+        model.extend(each.spans, each.sites, each.phases)
+    tokens = model.tokens()
+    assert 7 <= len(tokens) < 16
+    assert tokens["step"][-1] == 99
+    assert (tokens["busy_ns"] == 400).all()

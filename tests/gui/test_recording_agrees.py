@@ -15,6 +15,8 @@ from helpers.made_runs import made_run
 from syncscope.app.bench.metrics import measure, steady_steps
 from syncscope.app.gui.compare_model import compare
 from syncscope.app.gui.recording import Recording
+from syncscope.app.gui.time_split import TimeSplit, time_split
+from syncscope.app.gui.toggle_effects import toggle_effects
 from syncscope.app.live import LiveRequest
 from syncscope.app.live_batch import LiveBatch, join_batches, standing
 from syncscope.app.report.chrome_trace import read_traces, write_trace
@@ -195,8 +197,26 @@ def test_figures_are_those_of_the_benchmark_on_the_same_trace(toggled):
 
 
 def test_a_change_that_removes_waits_shortens_the_token(toggled):
-    effects = {each.change: each for each in grown(toggled, ()).latency.effects()}
-    assert effects[1].difference_ns < 0
+    first, second = toggle_effects(grown(toggled, ()))
+    assert first.effect.difference_ns < 0
+    assert first.step == toggled.changes[1].step
+    plans = [set(each.planned.plan.passes) for each in toggled.changes]
+    assert set(first.added) == plans[1] - plans[0]
+    assert set(second.added) == plans[2] - plans[1]
+    assert set(second.removed) == plans[1] - plans[2]
+
+
+@given(st.integers(0, 10_000), st.integers(-200, 8000), st.integers(0, 3000))
+@settings(max_examples=30, deadline=None)
+def test_a_range_is_split_into_waiting_working_and_idling(seed, t0, length):
+    trace = made_run(seed)
+    recording, spans = grown(batch_of(trace), ()), trace.spans
+    waits = np.array([site_kind(each) in SYNC_KINDS for each in trace.sites])[spans["op"]]
+    times = np.arange(t0, t0 + length)[:, None]
+    inside = (spans["begin_ns"] <= times) & (times < spans["end_ns"])
+    busy = int((inside & (spans["role"] == 1)).any(axis=1).sum())
+    blocked = int((inside & (spans["role"] == 0) & waits).sum())
+    assert time_split(recording, t0, t0 + length) == TimeSplit(blocked, busy, length - busy)
 
 
 def test_a_run_compared_with_itself_differs_in_nothing(toggled):

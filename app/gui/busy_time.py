@@ -31,7 +31,7 @@ class BusyTime:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._begin, self._end, self._before = (np.zeros(64, np.int64) for _ in range(3))
+        self._begin, self._end, self._before = np.zeros((3, 2 * capacity), np.int64)
         self._n = 0
         self.since_ns = np.iinfo(np.int64).min
 
@@ -54,31 +54,24 @@ class BusyTime:
                 np.concatenate([self._begin[place : self._n], begin]),
                 np.concatenate([self._end[place : self._n], end]),
             )
-        self._reserve(place + len(begin))
+        if place + len(begin) > len(self._begin):
+            place, begin, end = self._evict(place, begin, end)
         self._n = place + len(begin)
         self._begin[place : self._n] = begin
         self._end[place : self._n] = end
         before = self._before[place - 1] + self._end[place - 1] - self._begin[place - 1]
         length = end - begin
         self._before[place : self._n] = np.cumsum(length) - length + (before if place else 0)
-        if self._n >= 2 * self._capacity:
-            self._evict()
 
-    def _reserve(self, n: int) -> None:
-        if n > len(self._begin):
-            size = 1 << (n - 1).bit_length()
-            self._begin, self._end, self._before = (
-                np.concatenate([each[: self._n], np.zeros(size - self._n, np.int64)])
-                for each in (self._begin, self._end, self._before)
-            )
-
-    def _evict(self) -> None:
-        """Forget all but the newest intervals."""
-        first = self._n - self._capacity
-        self.since_ns = int(self._end[first - 1])
+    def _evict(self, place: int, begin: Times, end: Times) -> tuple[int, Times, Times]:
+        """Forget all but the newest intervals: of those before `place`, then of new ones."""
+        gone = place + len(begin) - self._capacity
+        kept = max(0, place - gone)
+        self.since_ns = int(self._end[gone - 1] if gone <= place else end[gone - place - 1])
         for each in (self._begin, self._end, self._before):
-            each[: self._capacity] = each[first : self._n].copy()
-        self._n = self._capacity
+            each[:kept] = each[place - kept : place].copy()
+        new = max(0, gone - place)
+        return kept, begin[new:], end[new:]
 
     def until(self, t_ns: npt.ArrayLike) -> Times:
         """Return how much is covered before some times, but for a constant of all of them."""

@@ -117,7 +117,7 @@ class Recording:
         recording = cls.__new__(cls)
         n_steps = max(1, len(trace.phases))
         recording._start(header, 1 << size, size, n_steps)
-        recording.latency = LatencyModel(n_steps, max(1, len(trace.spans)))
+        recording.latency = LatencyModel(n_steps, len(trace.spans) // 2 + 1)
         recording.extend(
             LiveBatch(
                 state="finished",

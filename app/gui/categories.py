@@ -29,3 +29,8 @@ VERDICT_CATEGORY: Mapping[str, str] = {
     "unknown": "sync_unknown",
 }
 """What a sync with a verdict of `records.VERDICTS` is drawn as."""
+
+
+def verdict_category(verdict: str) -> str:
+    """Return what a sync with a verdict is drawn as; one without is drawn as unknown."""
+    return VERDICT_CATEGORY[verdict or "unknown"]

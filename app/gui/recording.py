@@ -15,7 +15,7 @@ from syncscope.app.gui.latency_model import LatencyModel
 from syncscope.app.gui.row import LEAST_LOG2
 from syncscope.app.gui.rows import Rows
 from syncscope.app.gui.sites_model import SitesModel
-from syncscope.app.gui.span_log import EXEC, STEPS, SpanLog
+from syncscope.app.gui.span_log import CALL, EXEC, STEPS, SpanLog
 from syncscope.app.gui.span_row import SpanRow
 from syncscope.app.live_batch import Harm, LiveBatch, PlanChange
 from syncscope.app.report.site_table import site_kind
@@ -73,10 +73,11 @@ class Recording:
     def __init__(
         self, header: Mapping[str, Any], capacity_log2: int = CAPACITY_LOG2, n_steps: int = STEPS
     ) -> None:
-        self._start(header, 1 << capacity_log2, max(LEAST_LOG2, capacity_log2 - 2), n_steps)
+        lanes_log2 = (max(LEAST_LOG2, capacity_log2 - 2), max(LEAST_LOG2, capacity_log2 - 6))
+        self._start(header, 1 << capacity_log2, lanes_log2, n_steps)
 
     def _start(
-        self, header: Mapping[str, Any], capacity: int, lane_log2: int, n_steps: int
+        self, header: Mapping[str, Any], capacity: int, lanes_log2: tuple[int, int], n_steps: int
     ) -> None:
         self.header = header
         self.state = "starting"
@@ -98,7 +99,7 @@ class Recording:
         self.steps_total = 0
         self._catalog = Catalog()
         self._log = SpanLog(capacity, n_steps)
-        self.rows = Rows(self._log, self._catalog, lane_log2)
+        self.rows = Rows(self._log, self._catalog, *lanes_log2)
         self.latency = LatencyModel(min(n_steps, LATENCY_STEPS))
         self.table = SitesModel()
 
@@ -116,7 +117,7 @@ class Recording:
         header = {name: getattr(trace, name) for name in ("simulated", "base_ns", *MAPPINGS)}
         recording = cls.__new__(cls)
         n_steps = max(1, len(trace.phases))
-        recording._start(header, 1 << size, size, n_steps)
+        recording._start(header, 1 << size, (size, size), n_steps)
         recording.latency = LatencyModel(n_steps, len(trace.spans) // 2 + 1)
         recording.extend(
             LiveBatch(
@@ -231,6 +232,49 @@ class Recording:
     def nbytes(self) -> int:
         """Memory reserved for spans, rows and times of steps."""
         return self._log.nbytes + self.rows.nbytes + self.latency.nbytes
+
+    @property
+    def most_nbytes(self) -> int:
+        """What `nbytes` can come to with the rows that there are, however long the run goes on."""
+        return self._log.nbytes + self.rows.most_nbytes + self.latency.nbytes
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps came so far."""
+        return self._log.steps.tail
+
+    @property
+    def is_hazardous(self) -> bool:
+        """Whether a plan that ran is not ordered, or a race was seen."""
+        return any(self.counts[:2]) or any(each.hazards for each in self.changes)
+
+    def steps_range(self, first: int, end: int) -> tuple[int, int]:
+        """Return when the steps ``[first, end)`` begin and end, of those that are kept.
+
+        It is begin of the first call and end of the last span; (0, 0) if there is none.
+        """
+        rows = self._log.steps.view(first, end)
+        rows = rows[(rows["first"] >= 0).any(axis=1)]
+        called = rows[rows["first"][:, CALL] >= 0]
+        if not len(called):
+            return 0, 0
+        return int(called["begin_ns"].min()), int(rows["end_ns"].max())
+
+    def has(self, ref: int) -> bool:
+        """Whether a span is in memory."""
+        return ref in self._log.spans
+
+    def op_of(self, ref: int) -> int:
+        """Return the position of a span's site in `sites`; IndexError if it is not in memory."""
+        return int(self._log.spans[ref]["op"])
+
+    def refs_between(self, t0_ns: int, t1_ns: int) -> npt.NDArray[np.int64]:
+        """Return the refs of the spans in memory that touch a range of time, by their begin."""
+        spans = self.spans
+        at = np.flatnonzero((spans["begin_ns"] < t1_ns) & (spans["end_ns"] >= t0_ns))
+        order = np.argsort(spans["begin_ns"][at], kind="stable")
+        refs: npt.NDArray[np.int64] = self._log.spans.head + at[order]
+        return refs
 
     def phase(self, step: int) -> str:
         """Return the phase of a step, empty if it is not kept."""

@@ -13,6 +13,9 @@ from syncscope.app.gui.lane_store import LaneStore
 LEAST_LOG2 = 13
 """Of the capacity of a lane."""
 
+SPAN_NBYTES = 35
+"""What a span in a lane takes at most, with its part of the pyramid."""
+
 
 class Row:
     """One row; spans that overlap lie in lanes below each other.
@@ -27,7 +30,9 @@ class Row:
     order : tuple
         Rows are sorted by it.
     capacity_log2 : int
-        Of each lane.
+        Of the first lane.
+    later_log2 : int or None
+        Of the other ones, if not the same.
 
     Attributes
     ----------
@@ -36,18 +41,30 @@ class Row:
     """
 
     def __init__(
-        self, key: str, title: str, kind: str, order: tuple[int, ...], capacity_log2: int
+        self,
+        key: str,
+        title: str,
+        kind: str,
+        order: tuple[int, ...],
+        capacity_log2: int,
+        later_log2: int | None = None,
     ) -> None:
         self.key, self.title, self.kind, self.order = key, title, kind, order
         self.lanes = [LaneStore(capacity_log2)]
         self.unplaced = 0
-        self._capacity_log2 = capacity_log2
+        self._later_log2 = capacity_log2 if later_log2 is None else later_log2
         self._last_end_ns = np.full(MAX_LANES, np.iinfo(np.int64).min, np.int64)
 
     @property
     def nbytes(self) -> int:
         """Memory reserved."""
         return sum(each.nbytes for each in self.lanes)
+
+    @property
+    def most_nbytes(self) -> int:
+        """What it can come to, but for what painting takes."""
+        later = (MAX_LANES - 1) * (SPAN_NBYTES << self._later_log2)
+        return SPAN_NBYTES * self.lanes[0].capacity + later
 
     @property
     def evicted(self) -> int:
@@ -75,6 +92,6 @@ class Row:
                 self.unplaced += len(mine)
                 continue
             while k >= len(self.lanes):
-                self.lanes.append(LaneStore(self._capacity_log2))
+                self.lanes.append(LaneStore(self._later_log2))
             begin, end, kind, text, bits, number = (each[mine] for each in columns)
             self.lanes[k].append(begin, end, kind, text, bits, number)

@@ -21,6 +21,7 @@ from syncscope.app.gui.columns import append_some, columns_of
 from syncscope.app.gui.ghosts import GhostSpan, find_ghosts
 from syncscope.app.gui.joins import find_joins
 from syncscope.app.gui.links import Links
+from syncscope.app.gui.nearest import nearest
 from syncscope.app.gui.paths import find_path
 from syncscope.app.gui.row import LEAST_LOG2, Row
 from syncscope.app.gui.span_log import CALL, SpanLog
@@ -68,16 +69,20 @@ class Rows:
         Has the spans that are drawn, before they are.
     catalog : Catalog
     capacity_log2 : int
-        Of each lane of a row.
+        Of the first lane of a row.
+    later_log2 : int or None
+        Of its other lanes, if not the same.
     """
 
-    def __init__(self, log: SpanLog, catalog: Catalog, capacity_log2: int) -> None:
+    def __init__(
+        self, log: SpanLog, catalog: Catalog, capacity_log2: int, later_log2: int | None = None
+    ) -> None:
         self.log = log
         self.catalog = catalog
         self.link_finder = Links(log, catalog)
         self.lanes: tuple[Lane, ...] = ()
         self.rows: list[Row] = [Row(STEPS_KEY, "steps", "steps", (0,), LEAST_LOG2)]
-        self._capacity_log2 = capacity_log2
+        self._capacities_log2 = (capacity_log2, later_log2)
         self._by_key: dict[str, Row] = {}
         self._row_of: dict[int, Row] = {}
         self._buffers = BufferRows(log, catalog, SECTIONS.index("buffer"))
@@ -91,6 +96,11 @@ class Rows:
     def nbytes(self) -> int:
         """Memory reserved."""
         return sum(each.nbytes for each in self.rows)
+
+    @property
+    def most_nbytes(self) -> int:
+        """What the rows that there are can come to."""
+        return sum(each.most_nbytes for each in self.rows)
 
     @property
     def unplaced(self) -> int:
@@ -142,7 +152,7 @@ class Rows:
             order = (section, max(0, lane.device), 0, number, KINDS.index(kind))
         if key not in self._by_key:
             shown = "copy_engine" if kind in ENGINES else kind
-            self._by_key[key] = Row(key, title, shown, order, self._capacity_log2)
+            self._by_key[key] = Row(key, title, shown, order, *self._capacities_log2)
             self._add(self._by_key[key])
         return self._by_key[key]
 
@@ -265,6 +275,10 @@ class Rows:
         if not len(at):
             return -1
         return begin + int(at[0 if direction > 0 else -1])
+
+    def nearest(self, ops: Sequence[int], t0: int, t1: int) -> int:
+        """Return the ref of a span of some sites in or near a window: see `nearest.nearest`."""
+        return nearest(self.log, ops, len(self.catalog.sites), t0, t1)
 
     def buffer_rows(self, name: str) -> tuple[Row, ...]:
         """Return the rows of who writes a buffer and who reads it; from now on they are there.

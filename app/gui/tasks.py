@@ -60,8 +60,10 @@ class Task(QObject):
     def __init__(self, title: str, work: Callable[[Progress], Any], parent: QObject | None) -> None:
         super().__init__(parent)
         self.title = title
+        self.position = (0, 0)
         self._work = work
         self._progress = Progress(self.progressed.emit)
+        self.progressed.connect(self._note, Qt.ConnectionType.QueuedConnection)
         self._thread = threading.Thread(target=self._run, name=title, daemon=True)
 
     def start(self) -> None:
@@ -76,6 +78,9 @@ class Task(QObject):
         """Wait; return whether it is over."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
+
+    def _note(self, done: int, total: int) -> None:
+        self.position = (done, total)
 
     def _run(self) -> None:
         try:

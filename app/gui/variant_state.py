@@ -67,6 +67,13 @@ class VariantState(QObject):
         """Whether a pass is switched on."""
         return any(_id(each) == name for each in self.passes)
 
+    def value_of(self, name: str) -> int | None:
+        """Return the number that a pass is switched on with; None if it is off or takes none."""
+        for each in self.passes:
+            if _id(each) == name and "=" in each:
+                return int(each.partition("=")[2])
+        return None
+
     def request(self) -> Request:
         """Return what a session is asked for."""
         if self.preset == CUSTOM:

@@ -150,6 +150,9 @@ class LiveBatch:
         known when the sequence is over.
     bit_exact : bool or None
         Whether tokens and logits of the sequence are the baseline's; None until that is known.
+    token_at, logits_at : int or None
+        Where in the text of the sequence the token begins that differs first, and the one that was
+        drawn from the logits that differ first; None where there is none.
     wrong : tuple of Harm
         New wrong last writes, as `stale`.
     messages : tuple of str
@@ -175,6 +178,8 @@ class LiveBatch:
     first_difference: int | None = None
     logit_difference: int | None = None
     bit_exact: bool | None = None
+    token_at: int | None = None
+    logits_at: int | None = None
     wrong: tuple[Harm, ...] = ()
     messages: tuple[str, ...] = ()
 

@@ -215,6 +215,8 @@ class LiveRun:
             first_difference=sequence.first_difference,
             logit_difference=sequence.logit_difference,
             bit_exact=sequence.bit_exact,
+            token_at=self._place(sequence.first_difference),
+            logits_at=self._place(self._drawn_from(sequence.logit_difference)),
             wrong=wrong,
         )
 
@@ -230,6 +232,16 @@ class LiveRun:
         if self.reference is not None and sequence.first_difference is None:
             sequence.first_difference = first_difference(sequence.tokens, self.reference.token_ids)
         return tuple(sequence.tokens[known:]), sequence.text.new(sequence.tokens, sequence.is_over)
+
+    def _drawn_from(self, position: int | None) -> int | None:
+        """Return the token that is drawn from the logits of a position; None if none is."""
+        token = -1 if position is None else position + 1 - len(self.workload.prompt)
+        return token if token >= 0 else None
+
+    def _place(self, token: int | None) -> int | None:
+        """Return where in the text of the sequence a token begins."""
+        sequence = self._sequence
+        return None if token is None else sequence.text.place(sequence.tokens, token)
 
     def _new_harm(self) -> tuple[tuple[Harm, ...], tuple[Harm, ...]]:
         """Return where stale reads and wrong last writes were seen since the last call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -89,3 +90,8 @@ class TextStream:
             whole = whole.rstrip("\ufffd")
         new, self._shown = whole[self._shown :], max(self._shown, len(whole))
         return new
+
+    def place(self, token_ids: Sequence[int], token: int) -> int:
+        """Return where in the text of all tokens so far the text of one of them begins."""
+        before, whole = (self._tokenizer.decode(ids) for ids in (token_ids[:token], token_ids))
+        return len(os.path.commonprefix([before, whole]))

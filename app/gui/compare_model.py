@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from syncscope.app.gui.span_log import LATEST
 from syncscope.sched_core.records import PHASES
 
 Ints = npt.NDArray[np.int64]
+
+Phases = Sequence[str] | npt.NDArray[np.str_]
 
 Key = tuple[str, str, str]
 """Phase, site and kind of a row of the site table."""
@@ -56,7 +59,7 @@ class Alignment:
 
 
 def align(
-    phases: tuple[Sequence[str], Sequence[str]],
+    phases: tuple[Phases, Phases],
     begins_ns: tuple[Ints, Ints],
     first_step: tuple[int, int] = (0, 0),
 ) -> Alignment:
@@ -67,7 +70,7 @@ def align(
 
     Parameters
     ----------
-    phases : pair of sequence of str
+    phases : pair of sequence or array of str
         Of the steps that are in memory.
     begins_ns : pair of ndarray of int64
         When each begins.
@@ -165,28 +168,67 @@ class Comparison:
     step: StepDifference
 
 
-def compare(first: Recording, second: Recording) -> Comparison:
-    """Compare what is in memory of two runs."""
-    both = (first, second)
-    steps = [_steps(each) for each in both]
-    return Comparison(
-        alignment=align(
-            (steps[0][0], steps[1][0]),
-            (steps[0][1], steps[1][1]),
-            (first.base_step, second.base_step),
-        ),
-        sites=site_differences(first.table.entries(), second.table.entries()),
-        step=StepDifference(first.latency.figures(), second.latency.figures()),
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is compared of a run, as it stood when `side` looked at it.
+
+    Parameters
+    ----------
+    base_step : int
+        Number of the first step.
+    steps : ndarray of span_log.STEP
+        Of the steps in memory.
+    phase_names : tuple of str
+        What `phase` of a step indexes.
+    entries : tuple of SiteEntry
+    figures : Figures or None
+    """
+
+    base_step: int
+    steps: npt.NDArray[Any]
+    phase_names: tuple[str, ...]
+    entries: tuple[SiteEntry, ...]
+    figures: Figures | None
+
+
+def side(recording: Recording) -> Side:
+    """Copy what is compared of a run, so that it can go on meanwhile."""
+    log = recording.rows.log
+    return Side(
+        base_step=log.steps.head,
+        steps=log.steps.view(log.steps.head, log.steps.tail).copy(),
+        phase_names=tuple(log.phase_names),
+        entries=recording.table.entries(),
+        figures=recording.latency.figures(),
     )
 
 
-def _steps(recording: Recording) -> tuple[list[str], Ints]:
-    """Return phase and begin of the steps in memory; no phase where no span tells the begin."""
-    log = recording.rows.log.steps
-    begin_ns = log.view(log.head, log.tail)["begin_ns"]
-    there = begin_ns < LATEST
-    names = [
-        phase if is_there else ""
-        for phase, is_there in zip(recording.phases, there.tolist(), strict=True)
-    ]
-    return names, np.where(there, begin_ns, 0)
+def compare(first: Side, second: Side) -> Comparison:
+    """Compare what was in memory of two runs."""
+    return Comparison(
+        alignment=align(
+            (_phases(first), _phases(second)),
+            (_begins(first), _begins(second)),
+            (first.base_step, second.base_step),
+        ),
+        sites=site_differences(first.entries, second.entries),
+        step=StepDifference(first.figures, second.figures),
+    )
+
+
+def _phases(run: Side) -> npt.NDArray[np.str_]:
+    """Return the phase of each step; no phase where no span tells the begin."""
+    names = np.array([*run.phase_names, ""], np.str_)
+    found: npt.NDArray[np.str_] = names[np.where(_is_there(run), run.steps["phase"], -1)]
+    return found
+
+
+def _begins(run: Side) -> Ints:
+    """Return when each step begins."""
+    begins: Ints = np.where(_is_there(run), run.steps["begin_ns"], 0)
+    return begins
+
+
+def _is_there(run: Side) -> npt.NDArray[np.bool_]:
+    there: npt.NDArray[np.bool_] = run.steps["begin_ns"] < LATEST
+    return there

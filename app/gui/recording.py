@@ -62,6 +62,8 @@ class Recording:
     token_ids : tuple of int
     text : str
         Output of the sequence that runs, of which `sequence` is the number.
+    token_at, logits_at : int or None
+        As in `LiveBatch`, but in `text`; None also where that place is no longer kept.
     dropped : int
         Spans that the recorder lost.
     stale, wrong : tuple of Harm
@@ -85,6 +87,7 @@ class Recording:
         self.token_ids: tuple[int, ...] = ()
         self.text = ""
         self.sequence = 0
+        self._text_begin = 0
         self.dropped = 0
         self.stale: tuple[Harm, ...] = ()
         self.wrong: tuple[Harm, ...] = ()
@@ -92,6 +95,8 @@ class Recording:
         self.fault = ""
         self.failure = ""
         self.messages: tuple[str, ...] = ()
+        self.token_at: int | None = None
+        self.logits_at: int | None = None
         self.first_difference: int | None = None
         self.logit_difference: int | None = None
         self.bit_exact: bool | None = None
@@ -163,11 +168,20 @@ class Recording:
     def _take_output(self, batch: LiveBatch) -> None:
         if batch.sequence != self.sequence:
             self.token_ids, self.text, self.sequence = (), "", batch.sequence
+            self._text_begin = 0
         self.token_ids = (*self.token_ids, *batch.token_ids)[-MAX_TOKENS:]
-        self.text = (self.text + batch.text)[-MAX_TEXT:]
+        text = self.text + batch.text
+        self.text = text[-MAX_TEXT:]
+        self._text_begin += len(text) - len(self.text)
+        self.token_at, self.logits_at = map(self._in_text, (batch.token_at, batch.logits_at))
         self.first_difference = batch.first_difference
         self.logit_difference = batch.logit_difference
         self.bit_exact = batch.bit_exact
+
+    def _in_text(self, place: int | None) -> int | None:
+        """Return where in the text that is kept a place in the text of the sequence is."""
+        at = -1 if place is None else place - self._text_begin
+        return at if at >= 0 else None
 
     def _renumber(self, batch: LiveBatch) -> npt.NDArray[Any]:
         """Return spans whose lanes are ours: another plan may have other streams."""

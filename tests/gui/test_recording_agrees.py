@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers.live import Watched
 from helpers.made_runs import made_run
 from syncscope.app.bench.metrics import measure, steady_steps
-from syncscope.app.gui.compare_model import compare
+from syncscope.app.gui.compare_model import compare, side
 from syncscope.app.gui.recording import Recording
 from syncscope.app.gui.time_split import TimeSplit, time_split
 from syncscope.app.gui.toggle_effects import toggle_effects
@@ -221,7 +221,7 @@ def test_a_range_is_split_into_waiting_working_and_idling(seed, t0, length):
 
 def test_a_run_compared_with_itself_differs_in_nothing(toggled):
     recording = grown(toggled, ())
-    found = compare(recording, grown(toggled, (4000,)))
+    found = compare(side(recording), side(grown(toggled, (4000,))))
     assert found.alignment.first.tolist() == list(range(len(recording.phases)))
     assert not found.alignment.offset_ns.any()
     assert found.step.speed_up == 1.0

@@ -16,29 +16,44 @@ from syncscope.app.gui.theme import Theme
 TITLES = (
     "phase",
     "site",
-    "kind",
     "change",
-    "per step, first",
+    "Δ per step",
+    "Δ wait µs",
+    "first",
     "second",
-    "difference",
-    "wait µs, first",
-    "second",
-    "difference",
+    "first µs",
+    "second µs",
+    "kind",
 )
-NUMBERS = (4, 5, 6, 7, 8, 9)
-WIDTHS = (80, 170, 90, 90, 95, 60, 75, 90, 65, 75)
+TIPS = (
+    "phase of the step",
+    "site of the call",
+    "what became of it in the second run",
+    "calls per step, second less first",
+    "time of the host in it per step, second less first",
+    "calls per step of the first run",
+    "calls per step of the second run",
+    "time of the host in it per step, first run",
+    "time of the host in it per step, second run",
+    "kind of call",
+)
+NUMBERS = (3, 4, 5, 6, 7, 8)
+WIDTHS = (80, 150, 96, 76, 76, 50, 56, 66, 76, 90)
+MAX_NAMES = 3
+"""A run of more variants is not named by them."""
+
 NONE = "–"
 """Stands where a run has no such site."""
 
 
 def run_name(recording: Recording) -> str:
-    """Return what a run is called: its last variant, and where its times come from."""
-    changes = recording.changes
-    if changes:
-        variant = changes[-1].planned.variant.id
+    """Return what a run is called: the variants that ran, and where its times come from."""
+    ran = tuple(dict.fromkeys(each.planned.variant.id for each in recording.changes))
+    if len(ran) > MAX_NAMES:
+        name = f"{len(ran)} variants"
     else:
-        variant = str(recording.header.get("variant", {}).get("id", "run"))
-    return f"{variant}, {origin_text(recording.header)}"
+        name = ", ".join(ran) or str(recording.header.get("variant", {}).get("id", "run"))
+    return f"{name}; {origin_text(recording.header)}"
 
 
 def step_text(step: StepDifference, headers: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str:
@@ -79,12 +94,12 @@ def _row(each: SiteDifference, theme: Theme) -> tuple[Cell, ...]:
     return (
         Cell(each.phase),
         Cell(each.site),
-        Cell(each.kind),
         Cell(change, colour=colour),
-        *_counts(each.first, each.second),
         _difference(each.per_step, _count_text(abs(each.per_step))),
-        *_waits(each.first, each.second),
         _difference(each.wait_us, f"{abs(each.wait_us):,.2f}"),
+        *_counts(each.first, each.second),
+        *_waits(each.first, each.second),
+        Cell(each.kind),
     )
 
 

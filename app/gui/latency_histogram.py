@@ -20,7 +20,7 @@ N_BINS = 40
 
 
 class LatencyHistogram(pg.PlotWidget):
-    """Draws counts of periods; the plan before as an outline over the filled one that runs."""
+    """Draws shares of periods; the plan before as an outline over the filled one that runs."""
 
     def __init__(self, state: ViewState, parent: QWidget | None = None) -> None:
         super().__init__(parent, background=None)
@@ -60,19 +60,19 @@ class LatencyHistogram(pg.PlotWidget):
         """Show the tokens of one plan, or of two, the one that runs last; say which is which."""
         found = histogram(sets, N_BINS)
         edges = found.edges_ns / 1000
-        counts = found.counts
+        shares = [100 * each / max(int(each.sum()), 1) for each in found.counts]
         nothing = np.zeros(len(edges) - 1)
-        self.now.setData(edges, counts[-1] if counts else nothing)
-        self.before.setData(edges, counts[0] if len(counts) > 1 else nothing)
-        self.before.setVisible(len(counts) > 1)
-        most = max((int(each.max()) for each in counts), default=1)
+        self.now.setData(edges, shares[-1] if shares else nothing)
+        self.before.setData(edges, shares[0] if len(shares) > 1 else nothing)
+        self.before.setVisible(len(shares) > 1)
+        most = max((float(each.max()) for each in shares), default=1.0)
         view = self.getPlotItem().getViewBox()
         view.setXRange(float(edges[0]), float(edges[-1]), padding=0.02)
-        view.setYRange(0, max(most, 1) * 1.05, padding=0)
+        view.setYRange(0, (most or 1.0) * 1.05, padding=0)
         style = {"color": self._state.theme.faint, "font-size": "11px"}
         legend = f"µs ({how})" if how else "µs"
-        if len(counts) > 1:
+        if len(shares) > 1:
             legend += f": filled {names[-1]}, dashed {names[0]}"
         self.setLabel("bottom", legend, **style)
-        self.setLabel("left", "tokens", **style)
+        self.setLabel("left", "% of tokens", **style)
         self.setAccessibleDescription(legend)

@@ -100,9 +100,9 @@ class LatencyPlot(pg.PlotWidget):
         self.busy.setBrush(QColor(busy_colour(theme)))
         self.busy.setPen(None)
         self.blocked.setPen(pg.mkPen(blocked_colour(theme), width=2))
-        self.longest.setPen(pg.mkPen(theme.text, width=1))
-        self.medians.setPen(pg.mkPen(theme.accent, width=2))
-        self.p99s.setPen(pg.mkPen(theme.accent, width=2, style=Qt.PenStyle.DashLine))
+        self.longest.setPen(pg.mkPen(theme.faint, width=1))
+        self.medians.setPen(pg.mkPen(theme.text, width=2))
+        self.p99s.setPen(pg.mkPen(theme.text, width=2, style=Qt.PenStyle.DashLine))
         self.changes.setPen(pg.mkPen(theme.faint, width=1, style=Qt.PenStyle.DashLine))
         self.cursor.setPen(pg.mkPen(theme.hazard, width=1))
         for each in (self.median_label, self.p99_label, *self.change_labels):
@@ -169,7 +169,7 @@ class LatencyPlot(pg.PlotWidget):
         self._draw_figures(x0, x1)
         self._draw_changes(x0, x1, top * HEADROOM)
         beyond = n_beyond(columns, top * HEADROOM)
-        self.setLabel("left", f"µs per token{how}", **self._label_style())
+        self.setLabel("left", f"µs{how}", **self._label_style())
         note = columns_text(columns.steps_per_column, beyond)
         self.setLabel("bottom", note, **self._label_style())
 

@@ -35,6 +35,11 @@ from syncscope.app.gui.view_state import ViewState
 REFRESH_MS = 100
 """Ten times a second: figures that change faster cannot be read."""
 
+MIN_PX = (160, 120, 200)
+SIZES = (420, 190, 280)
+STRETCH = (5, 2, 1)
+"""Of plot, histogram and figures: least width, width at first, share of more room."""
+
 
 class LatencyView(QWidget):
     """Shows the latency model of the recording; choosing a token moves the timeline to its step."""
@@ -58,7 +63,7 @@ class LatencyView(QWidget):
         self.plot = LatencyPlot(state)
         self.histogram = LatencyHistogram(state)
         self.split = SplitBar(state)
-        self.model = TextTable(figure_titles((), {}), (1, 2), self)
+        self.model = TextTable(figure_titles((), {}), (1, 2), parent=self)
         self.figures = TextTableView("latency_figures", "Figures of the time per token")
         self._lay_out()
         self._timer = QTimer(self)
@@ -77,6 +82,7 @@ class LatencyView(QWidget):
         self.figures.setModel(self.model)
         header = self.figures.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
         top = QHBoxLayout()
         top.addWidget(self.summary, 1)
         top.addWidget(self.copy)
@@ -88,9 +94,11 @@ class LatencyView(QWidget):
         column.addWidget(self.figures, 1)
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.setChildrenCollapsible(False)
-        for widget, stretch in ((self.plot, 5), (self.histogram, 2), (texts, 3)):
+        for i, widget in enumerate((self.plot, self.histogram, texts)):
+            widget.setMinimumWidth(MIN_PX[i])
             self.splitter.addWidget(widget)
-            self.splitter.setStretchFactor(self.splitter.count() - 1, stretch)
+            self.splitter.setStretchFactor(i, STRETCH[i])
+        self.splitter.setSizes(list(SIZES))
         outer = QVBoxLayout(self)
         outer.setContentsMargins(4, 4, 4, 4)
         outer.setSpacing(2)

@@ -27,7 +27,7 @@ def verdict(recording: Recording | None) -> Verdict:
         return Verdict(None, "nothing recorded yet")
     token, logits = recording.first_difference, recording.logit_difference
     if token is not None:
-        text = f"✕ differs from baseline at token {token:,}"
+        text = f"✕ differs from baseline at token {token:,}, marked below"
         if logits is not None:
             text += f"; logits at position {logits:,}, the prompt's counted"
         return Verdict(False, text)

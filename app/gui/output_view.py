@@ -59,7 +59,7 @@ class OutputView(QWidget):
             Qt.TextInteractionFlag.TextSelectableByMouse
             | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        self.model = TextTable(HARM_TITLES, (1,), self)
+        self.model = TextTable(HARM_TITLES, (1,), parent=self)
         self.table = TextTableView("output_table", "Stale reads and wrong last writes")
         self.table.setModel(self.model)
         self._lay_out()

@@ -37,13 +37,20 @@ class TextTable(QAbstractTableModel):
         Of the columns.
     numbers : sequence of int
         Columns that stand at the right.
+    tips : sequence of str
+        What the columns are, if their titles do not say it.
     """
 
     def __init__(
-        self, titles: Sequence[str], numbers: Sequence[int] = (), parent: QWidget | None = None
+        self,
+        titles: Sequence[str],
+        numbers: Sequence[int] = (),
+        tips: Sequence[str] = (),
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.titles = tuple(titles)
+        self.tips = tuple(tips)
         self.rows: tuple[Cells, ...] = ()
         self._numbers = frozenset(numbers)
 
@@ -83,6 +90,8 @@ class TextTable(QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             return self.titles[section]
+        if role == Qt.ItemDataRole.ToolTipRole and self.tips:
+            return self.tips[section]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _ALIGN[section in self._numbers]
         return None

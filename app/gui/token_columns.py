@@ -1,4 +1,4 @@
-"""Times per token brought to so few columns that drawing them costs the same however many there are."""
+"""Times per token brought to so few columns that drawing many costs no more than drawing few."""
 
 from __future__ import annotations
 

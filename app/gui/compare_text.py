@@ -38,7 +38,7 @@ TIPS = (
     "kind of call",
 )
 NUMBERS = (3, 4, 5, 6, 7, 8)
-WIDTHS = (80, 150, 96, 76, 76, 50, 56, 66, 76, 90)
+WIDTHS = (76, 126, 66, 74, 74, 50, 56, 66, 76, 90)
 MAX_NAMES = 3
 """A run of more variants is not named by them."""
 
@@ -106,12 +106,12 @@ def _row(each: SiteDifference, theme: Theme) -> tuple[Cell, ...]:
 def _change(each: SiteDifference, theme: Theme) -> tuple[str, str]:
     """Return in a word what became of a site, and its colour."""
     if each.second is None:
-        return "− only first", theme.hazard
+        return "− gone", theme.hazard
     if each.first is None:
-        return "+ only second", theme.accent
+        return "+ new", theme.accent
     if each.per_step:
         return "≠ count", theme.text
-    return "= same count", theme.faint
+    return "= same", theme.faint
 
 
 def _counts(*entries: SiteEntry | None) -> list[Cell]:

@@ -7,6 +7,7 @@ from functools import partial
 from PySide6.QtCore import QSortFilterProxyModel, Qt, QTimer
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
+    QGridLayout,
     QLabel,
     QScrollBar,
     QSplitter,
@@ -19,6 +20,7 @@ from PySide6.QtWidgets import (
 from syncscope.app.gui.compare_model import Comparison, compare, side
 from syncscope.app.gui.compare_text import (
     NUMBERS,
+    TIPS,
     TITLES,
     WIDTHS,
     alignment_text,
@@ -37,6 +39,7 @@ from syncscope.app.gui.view_state import ViewState
 REFRESH_MS = 1000
 """How often a run that goes on is compared anew."""
 
+MIN_ROWS_PX = 28
 TITLE = "compare two runs"
 NOTHING = (
     "Nothing to compare yet. Open a second recording with File, Compare with… (Ctrl+Shift+O), "
@@ -70,13 +73,10 @@ class CompareView(QWidget):
         self.follower = Follower(state, self.other, self)
         self.step = self._label("compare_step", "Time per token of both runs")
         self.aligned = self._label("compare_aligned", "Alignment")
-        self.names = [
-            self._label(f"compare_name_{which}", f"The {which} run")
-            for which in ("first", "second")
-        ]
-        self.first = self._timeline(state, "compare_first", "First run")
-        self.second = self._timeline(self.other, "compare_second", "Second run")
-        self.model = TextTable(TITLES, NUMBERS, self)
+        self.names: dict[str, QLabel] = {}
+        self.first = self._timeline(state, "first")
+        self.second = self._timeline(self.other, "second")
+        self.model = TextTable(TITLES, NUMBERS, TIPS, self)
         self.sorter = QSortFilterProxyModel(self)
         self.sorter.setSourceModel(self.model)
         self.sorter.setSortRole(Qt.ItemDataRole.UserRole)
@@ -92,7 +92,7 @@ class CompareView(QWidget):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(REFRESH_MS)
-        self._timer.timeout.connect(self.refresh)
+        self._timer.timeout.connect(self._refresh_if_done)
         state.grown.connect(self._refresh_soon)
         state.recording_changed.connect(self.refresh)
         state.theme_changed.connect(self._show_theme)
@@ -110,11 +110,16 @@ class CompareView(QWidget):
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         return label
 
-    def _timeline(self, state: ViewState, name: str, title: str) -> TimelineView:
-        """Make a timeline without what both share: following, and moving in time."""
+    def _timeline(self, state: ViewState, which: str) -> TimelineView:
+        """Make a timeline without what both share, following and moving in time; with its name."""
         view = TimelineView(state)
-        view.setObjectName(name)
-        view.plot.setAccessibleName(title)
+        view.setObjectName(f"compare_{which}")
+        view.plot.setAccessibleName(f"The {which} run")
+        view.plot.setMinimumHeight(MIN_ROWS_PX)
+        self.names[which] = self._label(f"compare_name_{which}", f"Name of the {which} run")
+        layout = view.layout()
+        assert isinstance(layout, QGridLayout)
+        layout.addWidget(self.names[which], 0, 0)
         for each in view.findChildren(QToolButton):
             each.hide()
         for bar in view.findChildren(QScrollBar):
@@ -125,20 +130,14 @@ class CompareView(QWidget):
     def _lay_out(self) -> None:
         stacked = QSplitter(Qt.Orientation.Vertical)
         stacked.setChildrenCollapsible(False)
-        for name, view in zip(self.names, (self.first, self.second), strict=True):
-            part = QWidget()
-            column = QVBoxLayout(part)
-            column.setContentsMargins(0, 0, 0, 0)
-            column.setSpacing(0)
-            column.addWidget(name)
-            column.addWidget(view, 1)
-            stacked.addWidget(part)
+        stacked.addWidget(self.first)
+        stacked.addWidget(self.second)
         across = QSplitter(Qt.Orientation.Horizontal)
         across.setChildrenCollapsible(False)
         across.addWidget(stacked)
         across.addWidget(self.table)
-        across.setStretchFactor(0, 3)
-        across.setStretchFactor(1, 2)
+        across.setStretchFactor(0, 1)
+        across.setSizes([460, 440])
         both = QWidget()
         column = QVBoxLayout(both)
         column.setContentsMargins(4, 4, 4, 4)
@@ -165,6 +164,13 @@ class CompareView(QWidget):
         if self.isVisible() and not self._timer.isActive():
             self._timer.start()
 
+    def _refresh_if_done(self) -> None:
+        """Compare anew once the comparison before is made."""
+        if self.tasks.running:
+            self._timer.start()
+        else:
+            self.refresh()
+
     def refresh(self) -> None:
         """Compare both runs as they stand; the result comes later, by `_show`."""
         first, second = self._view.recording, self.other.recording
@@ -175,8 +181,8 @@ class CompareView(QWidget):
             self.follower.set_alignment(None)
             return
         self._pages.setCurrentIndex(1)
-        for name, title, each in zip(self.names, ("first", "second"), (first, second), strict=True):
-            name.setText(f"{title}: {run_name(each)}")
+        for which, each in (("first", first), ("second", second)):
+            self.names[which].setText(f"{which}: {run_name(each)}")
         sides = side(first), side(second)
 
         def work(_: Progress) -> Comparison:
@@ -202,7 +208,7 @@ class CompareView(QWidget):
         theme = self._view.theme
         self.other.set_theme(theme)
         self.step.setStyleSheet("font-weight: bold;")
-        for each in (*self.names, self.aligned, self.hint):
+        for each in (*self.names.values(), self.aligned, self.hint):
             each.setStyleSheet(f"color: {theme.faint};")
         if self.comparison is not None:
             self.model.set_rows(difference_rows(self.comparison.sites, theme))

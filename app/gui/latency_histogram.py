@@ -9,14 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QFontMetricsF
 from PySide6.QtWidgets import QWidget
 
+from syncscope.app.gui.axes import dress, set_label
 from syncscope.app.gui.latency_model import histogram
 from syncscope.app.gui.theme import label_font
 from syncscope.app.gui.view_state import ViewState
 
 N_BINS = 40
+HEADROOM = 1.4
+"""Room above the highest bar, for the legend."""
 
 
 class LatencyHistogram(pg.PlotWidget):
@@ -25,6 +28,7 @@ class LatencyHistogram(pg.PlotWidget):
     def __init__(self, state: ViewState, parent: QWidget | None = None) -> None:
         super().__init__(parent, background=None)
         self._state = state
+        self._lines: Sequence[str] = ()
         self.setObjectName("latency_histogram")
         self.setAccessibleName("Histogram of the time per token")
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -33,11 +37,11 @@ class LatencyHistogram(pg.PlotWidget):
         item.hideButtons()
         item.setMenuEnabled(False)
         item.getViewBox().disableAutoRange()
-        for side in ("left", "bottom"):
-            self.getAxis(side).enableAutoSIPrefix(False)
+        item.getViewBox().sigResized.connect(lambda _: self._draw_legend())
         self.now = pg.PlotCurveItem([0], [], stepMode="center", fillLevel=0)
         self.before = pg.PlotCurveItem([0], [], stepMode="center")
-        for each in (self.now, self.before):
+        self.legend = pg.TextItem(anchor=(1, 0))
+        for each in (self.now, self.before, self.legend):
             self.addItem(each, ignoreBounds=True)
         self.show_theme()
 
@@ -49,11 +53,10 @@ class LatencyHistogram(pg.PlotWidget):
         self.now.setBrush(fill)
         self.now.setPen(pg.mkPen(theme.accent, width=1))
         self.before.setPen(pg.mkPen(theme.text, width=1, style=Qt.PenStyle.DashLine))
+        self.legend.setColor(theme.text)
+        self.legend.setFont(label_font())
         for side in ("left", "bottom"):
-            axis = self.getAxis(side)
-            axis.setPen(theme.line)
-            axis.setTextPen(theme.faint)
-            axis.setTickFont(label_font())
+            dress(self.getAxis(side), theme)
         self.setBackground(theme.background)
 
     def show_sets(self, sets: Sequence[npt.NDArray[Any]], names: Sequence[str], how: str) -> None:
@@ -68,11 +71,21 @@ class LatencyHistogram(pg.PlotWidget):
         most = max((float(each.max()) for each in shares), default=1.0)
         view = self.getPlotItem().getViewBox()
         view.setXRange(float(edges[0]), float(edges[-1]), padding=0.02)
-        view.setYRange(0, (most or 1.0) * 1.05, padding=0)
-        style = {"color": self._state.theme.faint, "font-size": "11px"}
-        legend = f"µs ({how})" if how else "µs"
-        if len(shares) > 1:
-            legend += f": filled {names[-1]}, dashed {names[0]}"
-        self.setLabel("bottom", legend, **style)
-        self.setLabel("left", "% of tokens", **style)
-        self.setAccessibleDescription(legend)
+        top = (most or 1.0) * HEADROOM
+        view.setYRange(0, top, padding=0)
+        set_label(self.getAxis("bottom"), f"µs ({how})" if how else "µs", self._state.theme)
+        set_label(self.getAxis("left"), "% of tokens", self._state.theme)
+        lines = [f"{'filled' if i else 'dashed'}: {name}" for i, name in enumerate(names)]
+        self._lines = lines[::-1] if len(shares) > 1 else []
+        self.setAccessibleDescription(", ".join(self._lines))
+        self._draw_legend()
+
+    def _draw_legend(self) -> None:
+        """Write which plan is which into the corner, cut to the room there is."""
+        (_, right), (_, top) = self.getPlotItem().getViewBox().viewRange()
+        metrics, middle = QFontMetricsF(label_font()), Qt.TextElideMode.ElideMiddle
+        room = self.getPlotItem().getViewBox().width() - 12
+        self.legend.setText(
+            "\n".join(metrics.elidedText(each, middle, room) for each in self._lines)
+        )
+        self.legend.setPos(right, top)

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QWidget
 
+from syncscope.app.gui.axes import dress, set_label
 from syncscope.app.gui.latency_model import TOKEN
 from syncscope.app.gui.latency_text import Segment, change_labels, columns_text, us
 from syncscope.app.gui.origin import origin_word
@@ -28,6 +29,9 @@ MAX_CHANGES = 64
 MAX_LABELS = 24
 HEADROOM = 1.3
 """Room above what is drawn, for the names of plans."""
+
+MIN_STEPS = 4
+"""So many steps fill the plot when it is zoomed in most."""
 
 PAGE = 10
 """Tokens that PgUp and PgDown go."""
@@ -61,10 +65,9 @@ class LatencyPlot(pg.PlotWidget):
         self.box.setMouseEnabled(x=True, y=False)
         self.box.setMenuEnabled(False)
         self.box.disableAutoRange()
+        self.box.setLimits(minXRange=MIN_STEPS)
         self.getPlotItem().hideButtons()
         self.getPlotItem().setMenuEnabled(False)
-        for side in ("left", "bottom"):
-            self.getAxis(side).enableAutoSIPrefix(False)
         self.period = pg.PlotCurveItem([0], [], stepMode="center", fillLevel=0)
         self.busy = pg.PlotCurveItem([0], [], stepMode="center", fillLevel=0)
         self.blocked = pg.PlotCurveItem([0], [], stepMode="center", connect="finite")
@@ -112,10 +115,7 @@ class LatencyPlot(pg.PlotWidget):
             fill.setAlpha(200)
             each.fill = pg.mkBrush(fill)
         for side in ("left", "bottom"):
-            axis = self.getAxis(side)
-            axis.setPen(theme.line)
-            axis.setTextPen(theme.faint)
-            axis.setTickFont(label_font())
+            dress(self.getAxis(side), theme)
         self.setBackground(theme.background)
         self._draw()
 
@@ -154,7 +154,8 @@ class LatencyPlot(pg.PlotWidget):
         first, last = self._extent
         x0, x1 = self._window or (float(first), float(last + 1))
         shown = (max(first, int(x0)), min(last, int(np.ceil(x1))))
-        columns = token_columns(self._tokens, *shown, MAX_COLUMNS)
+        most = min(max(int(self.box.width()), 2), MAX_COLUMNS)
+        columns = token_columns(self._tokens, *shown, most)
         now = self._segments[-1].figures.period_ns / 1000 if self._segments else 0.0
         top = top_us(columns, now)
         for curve, values in ((self.period, columns.period_us), (self.busy, columns.busy_us)):
@@ -169,12 +170,9 @@ class LatencyPlot(pg.PlotWidget):
         self._draw_figures(x0, x1)
         self._draw_changes(x0, x1, top * HEADROOM)
         beyond = n_beyond(columns, top * HEADROOM)
-        self.setLabel("left", f"µs{how}", **self._label_style())
+        set_label(self.getAxis("left"), f"µs{how}", self._state.theme)
         note = columns_text(columns.steps_per_column, beyond)
-        self.setLabel("bottom", note, **self._label_style())
-
-    def _label_style(self) -> dict[str, str]:
-        return {"color": self._state.theme.faint, "font-size": "11px"}
+        set_label(self.getAxis("bottom"), note, self._state.theme)
 
     def _draw_figures(self, x0: float, x1: float) -> None:
         """Draw median and p99 over the steps of each plan; the newest have labels."""

@@ -70,7 +70,6 @@ ROWS = (
     ("host-blocked", lambda f: us(f.blocked_ns)),
     ("device busy", lambda f: us(f.busy_ns)),
     ("device idle", lambda f: us(f.idle_ns)),
-    ("idle share", lambda f: f"{f.idle_share:.1%}"),
     ("tokens", lambda f: f"{f.n_tokens:,}"),
 )
 """Figures and how they are written."""

@@ -85,14 +85,14 @@ def trouble_text(recording: Recording | None) -> str:
     return fault or recording.failure
 
 
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
-_PICTURES |= {0x7F: 0x2421, 0x2028: 0x2424, 0x2029: 0x2424, 0xFDD0: 0xFFFD, 0xFDD1: 0xFFFD}
-"""What stands in the place of characters that cannot be seen, or that Qt takes for an end of line."""
+_UNSEEN = (*(code for code in range(32) if chr(code) not in "\n\t\r"), 0x7F, 0x2028, 0x2029, 0xFDD0)
+_VISIBLE = {code: 0xFFFD for code in (*_UNSEEN, 0xFDD1)} | {ord("\r"): 0x200B}
+"""Stand-ins for what cannot be seen, or is an end of line to Qt alone; nothing for returns."""
 
 
 def visible(text: str) -> str:
     """Return a text with as many characters, all of which can be shown."""
-    return text.translate(_PICTURES)
+    return text.translate(_VISIBLE)
 
 
 def qt_length(text: str) -> int:

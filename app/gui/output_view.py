@@ -87,7 +87,7 @@ class OutputView(QWidget):
         top.addWidget(self.verdict, 1)
         top.addWidget(self.count)
         self.count.setWordWrap(False)
-        for i, width in enumerate((120, 70, 90, 190, 150)):
+        for i, width in enumerate((115, 46, 84, 140, 110)):
             self.table.setColumnWidth(i, width)
         self.harm_side = QWidget()
         column = QVBoxLayout(self.harm_side)
@@ -99,6 +99,7 @@ class OutputView(QWidget):
         self.splitter.setChildrenCollapsible(False)
         self.splitter.addWidget(self.text)
         self.splitter.addWidget(self.harm_side)
+        self.splitter.setSizes([400, 500])
         outer = QVBoxLayout(self)
         outer.setContentsMargins(4, 4, 4, 4)
         outer.setSpacing(3)

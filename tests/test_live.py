@@ -426,6 +426,13 @@ def test_the_first_token_and_position_that_differ_are_those_of_the_outputs():
     assert seen.last.bit_exact is False
     assert seen.last.first_difference == min(differ, default=None)
     assert 0 <= seen.last.logit_difference < workload.n_positions
+    text = workload.model.tokenizer.decode
+    for place, token in (
+        (seen.last.token_at, seen.last.first_difference),
+        (seen.last.logits_at, seen.last.logit_difference + 1 - len(workload.prompt)),
+    ):
+        is_there = token is not None and token >= 0
+        assert place == (len(text(tokens[:token]).rstrip("\ufffd")) if is_there else None)
 
 
 def test_streams_that_are_asked_to_be_late_are():

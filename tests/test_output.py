@@ -49,6 +49,26 @@ def test_each_position_has_a_digest_of_its_own_logits():
 
 
 @pytest.mark.parametrize(
+    ("text", "token", "place"),
+    [
+        ("abc", 2, 2),
+        ("aé🙂b", 1, 1),  # the first byte of é
+        ("aé🙂b", 2, 1),  # its second
+        ("aé🙂b", 4, 2),
+        ("aé🙂b", 7, 3),
+    ],
+)
+def test_a_token_begins_where_the_character_that_it_is_part_of_does(text, token, place):
+    stream = TextStream(ByteTokenizer())
+    assert stream.place(tuple(text.encode()), token) == place
+
+
+def test_a_token_begins_behind_bytes_that_are_no_text():
+    assert TextStream(ByteTokenizer()).place((97, 0xFF, 98), 2) == 2
+    assert TextStream(NumberTokenizer(1, 100)).place((7, 12, 5), 1) == 1
+
+
+@pytest.mark.parametrize(
     ("mine", "wanted", "expected"),
     [
         ((), (), None),

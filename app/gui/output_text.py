@@ -50,7 +50,8 @@ def count_text(recording: Recording | None) -> str:
     """Say how many tokens there are, and of which repetition."""
     if recording is None:
         return ""
-    text = f"{len(recording.token_ids):,} tokens"
+    n = len(recording.token_ids)
+    text = f"{n:,} token{'' if n == 1 else 's'}"
     return f"{text}, sequence {recording.sequence + 1:,}" if recording.sequence else text
 
 

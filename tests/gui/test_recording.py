@@ -97,6 +97,16 @@ def test_output_is_that_of_the_sequence_that_runs():
     assert (recording.token_ids, recording.text, recording.first_difference) == ((9,), "z", None)
 
 
+def test_places_in_the_text_are_those_in_what_is_kept_of_it():
+    recording = Recording(HEADER)
+    recording.extend(news(text="x" * MAX_TEXT, token_at=3, logits_at=None))
+    assert (recording.token_at, recording.logits_at) == (3, None)
+    recording.extend(news(text="y" * 4, token_at=3, logits_at=10))
+    assert (recording.token_at, recording.logits_at) == (None, 6)
+    recording.extend(news(text="z", token_at=0, sequence=1))
+    assert (recording.token_at, recording.logits_at) == (0, None)
+
+
 def test_how_the_run_stands_is_that_of_the_last_batch():
     recording = Recording(HEADER)
     assert recording.state == "starting"

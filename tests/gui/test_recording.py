@@ -23,7 +23,7 @@ from helpers.recordings import (
 )
 from helpers.traces import TraceBuilder
 from syncscope.app.gui.catalog import MAX_CHANGES
-from syncscope.app.gui.recording import MAX_MESSAGES, Recording
+from syncscope.app.gui.recording import MAX_MESSAGES, MAX_TEXT, Recording
 from syncscope.app.gui.row import LEAST_LOG2
 from syncscope.app.gui.sliding import Sliding
 from syncscope.app.live import LiveRequest

@@ -44,9 +44,9 @@ def segments(recording: Recording, most: int = 2) -> tuple[Segment, ...]:
         variant = str(recording.header.get("variant", {}).get("id", "all tokens"))
         if every is None:
             return ()
-        return (Segment(None, recording.base_step, recording.steps_done, variant, every),)
+        return (Segment(None, recording.base_step, recording.n_steps, variant, every),)
     found: list[Segment] = []
-    end = recording.steps_done
+    end = recording.n_steps
     for at in range(len(changes) - 1, max(-1, len(changes) - 1 - LOOK_BACK), -1):
         each = changes[at]
         figures = recording.latency.figures(first + at)

@@ -68,13 +68,9 @@ def harm_text(recording: Recording | None) -> str:
 
 def watermark_text(recording: Recording | None) -> str:
     """Return what marks a run with hazards; empty for one without."""
-    if recording is None:
+    if recording is None or not recording.is_hazardous:
         return ""
-    hazards = sum(len(each.hazards) for each in recording.changes)
-    stale, wrong, _ = recording.counts
-    if not (hazards or stale or wrong):
-        return ""
-    seen = "its output was harmed" if stale or wrong else "no harm seen so far"
+    seen = "its output was harmed" if any(recording.counts[:2]) else "no harm seen so far"
     return f"HAZARD RUN: accesses are not ordered, results are not to be trusted; {seen}"
 
 

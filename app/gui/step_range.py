@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from syncscope.app.gui.recording import Recording
-from syncscope.app.gui.span_log import LATEST
 from syncscope.app.gui.view_state import Range
 
 MARGIN = 0.05
@@ -12,11 +11,8 @@ MARGIN = 0.05
 
 def step_range(recording: Recording, step: int) -> Range | None:
     """Return the window that shows a step and a little beside it; None if it is not in memory."""
-    steps = recording.rows.log.steps
-    if step not in steps:
-        return None
-    begin, end = int(steps[step]["begin_ns"]), int(steps[step]["end_ns"])
-    if begin >= LATEST or end <= begin:
+    begin, end = recording.steps_range(step, step + 1)
+    if end <= begin:
         return None
     margin = round((end - begin) * MARGIN)
     return begin - margin, end + margin

@@ -133,7 +133,7 @@ def test_busy_and_idle_time_stand_one_on_the_other_in_their_colours(view):
 
 def test_median_and_p99_are_lines_with_labels_over_the_steps_of_their_plan(view):
     recording = show(view, recorded(toggled_run()))
-    step, end = recording.changes[1].step, recording.steps_done
+    step, end = recording.changes[1].step, recording.n_steps
     both = [recording.latency.figures(i) for i in (0, 1)]
     for curve, name in ((view.plot.medians, "period_ns"), (view.plot.p99s, "p99_ns")):
         assert curve.xData.tolist() == [0, step, step, end]

@@ -47,7 +47,7 @@ def test_segments_are_the_newest_plans_with_steady_tokens():
     step = recording.changes[1].step
     one, two = segments(recording)
     assert (one.variant, one.step, one.end) == ("baseline", 0, step)
-    assert (two.variant, two.step, two.end) == ("all", step, recording.steps_done)
+    assert (two.variant, two.step, two.end) == ("all", step, recording.n_steps)
     assert (one.figures, two.figures) == tuple(recording.latency.figures(i) for i in (0, 1))
     assert segments(recording, 1) == (two,)
 

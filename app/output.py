@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -94,4 +93,5 @@ class TextStream:
     def place(self, token_ids: Sequence[int], token: int) -> int:
         """Return where in the text of all tokens so far the text of one of them begins."""
         before, whole = (self._tokenizer.decode(ids) for ids in (token_ids[:token], token_ids))
-        return len(os.path.commonprefix([before, whole]))
+        at = first_difference(before, whole)
+        return min(len(before), len(whole)) if at is None else at

@@ -51,10 +51,17 @@ NO_FIRST = "Run something or open a recording: it is then compared with the seco
 class CompareView(QWidget):
     """Shows the recording of the window above another one.
 
+    Parameters
+    ----------
+    state : ViewState
+    variant : VariantState
+    parent : QWidget or None
+    tasks : Tasks or None
+        Where comparisons are made; if None, there are tasks for them alone.
+
     Attributes
     ----------
     tasks : Tasks
-        Comparisons that are being made.
     other : ViewState
         What is shown of the second run; its window of time moves with that of the first.
     comparison : Comparison or None
@@ -62,13 +69,17 @@ class CompareView(QWidget):
     """
 
     def __init__(
-        self, state: ViewState, variant: VariantState, parent: QWidget | None = None
+        self,
+        state: ViewState,
+        variant: VariantState,
+        parent: QWidget | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         super().__init__(parent)
         self.setObjectName("compare_view")
         self._view = state
         self.other = ViewState(self)
-        self.tasks = Tasks(self)
+        self.tasks = tasks or Tasks(self)
         self.comparison: Comparison | None = None
         self.follower = Follower(state, self.other, self)
         self.step = self._label("compare_step", "Time per token of both runs")
@@ -166,7 +177,7 @@ class CompareView(QWidget):
 
     def _refresh_if_done(self) -> None:
         """Compare anew once the comparison before is made."""
-        if self.tasks.running:
+        if any(each.title == TITLE for each in self.tasks.running):
             self._timer.start()
         else:
             self.refresh()

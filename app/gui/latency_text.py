@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ def us(ns: float) -> str:
     return f"{ns / 1000:,.2f}"
 
 
-ROWS = (
+ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("median", lambda f: us(f.period_ns)),
     ("p99", lambda f: us(f.p99_ns)),
     ("host-blocked", lambda f: us(f.blocked_ns)),

@@ -96,7 +96,8 @@ class LatencyView(QWidget):
         column.addWidget(self.figures, 1)
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.setChildrenCollapsible(False)
-        for i, widget in enumerate((self.plot, self.histogram, texts)):
+        parts: tuple[QWidget, ...] = (self.plot, self.histogram, texts)
+        for i, widget in enumerate(parts):
             widget.setMinimumWidth(MIN_PX[i])
             self.splitter.addWidget(widget)
             self.splitter.setStretchFactor(i, STRETCH[i])

@@ -79,7 +79,7 @@ class MainWindow(QMainWindow):
         self.run_bar = RunBar(self.variant, self)
         self.timeline = TimelineView(self.view, self)
         self.optimisations = OptimisationsPanel(self.view, self.variant, self)
-        self.compare = CompareView(self.view, self.variant, self)
+        self.compare = CompareView(self.view, self.variant, self, self.tasks)
         self.panels: dict[str, QWidget] = {
             "optimisations": self.optimisations,
             "why": WhyPanel(self.view, self.variant, self),

@@ -122,8 +122,8 @@ def test_the_first_differing_token_is_marked_in_the_text_and_named(view):
     token = recording.first_difference
     assert recording.bit_exact is False and token is not None
     before = bytes(recording.token_ids[:token]).decode()
-    ((place, text, line),) = [each for each in marks(view) if each[2] == wave()]
-    assert (place, text) == (len(before), visible(recording.text)[len(before)])
+    ((*found, _),) = [each for each in marks(view) if each[2] == wave()]
+    assert tuple(found) == (len(before), visible(recording.text)[len(before)])
     assert f"differs from baseline at token {token}" in view.verdict.text()
     position = recording.logit_difference
     assert f"logits at position {position}, the prompt's counted" in view.verdict.text()

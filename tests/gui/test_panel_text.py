@@ -1,6 +1,7 @@
 """Words and tables of the panels, without a window."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_labels_do_not_overlap_and_the_newest_is_there(labels):
     widths = [width for _, width in labels]
     kept = change_labels(places, widths)
     assert list(kept) == sorted(kept)
-    for one, other in zip(kept, kept[1:], strict=False):
+    for one, other in pairwise(kept):
         assert places[one] + widths[one] < places[other]
     if labels:
         assert kept[-1] == len(labels) - 1

@@ -20,3 +20,4 @@ def set_label(axis: Any, text: str, theme: Theme) -> None:
     style = {"color": theme.faint, "font-size": "11px"}
     if (axis.labelText, axis.labelStyle) != (text, style):
         axis.setLabel(text, **style)
+        axis.resizeEvent()  # else a text of another length stands where the one before stood

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QLabel,
-    QPushButton,
     QSplitter,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -58,7 +58,9 @@ class LatencyView(QWidget):
         self.token = QLabel()
         self.token.setObjectName("latency_token")
         self.token.setAccessibleName("Chosen token")
-        self.copy = QPushButton("Copy")
+        self.copy = QToolButton()
+        self.copy.setText("Copy")
+        self.copy.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.copy.setObjectName("latency_copy")
         self.copy.setAccessibleName("Copy the figures as text")
         self.plot = LatencyPlot(state)
@@ -82,6 +84,8 @@ class LatencyView(QWidget):
     def _lay_out(self) -> None:
         self.figures.setModel(self.model)
         header = self.figures.horizontalHeader()
+        header.setFixedHeight(self.fontMetrics().height() + 4)
+        self.figures.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 2)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         header.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)

@@ -185,6 +185,14 @@ def test_many_tokens_are_brought_to_few_columns_and_the_panel_says_so(view):
     assert view.plot.period.yData.max() == pytest.approx((15 * 1000 + 1500) / 16 / 1000)
 
 
+def test_labels_of_axes_stand_in_the_middle_whatever_they_say(view):
+    axis = view.plot.getAxis("bottom")
+    for n in (5000, 40):
+        show(view, made(range(1000, 1000 * n + 1000, 1000)))
+        middle = axis.label.pos().x() + axis.label.boundingRect().width() / 2
+        assert abs(middle - axis.size().width() / 2) < 2, axis.labelText
+
+
 def test_zooming_in_shows_single_tokens_again_and_0_shows_all(view):
     show(view, made(range(1000, 5_001_000, 1000)))
     middle = view.plot.viewport().rect().center()

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySide6.QtGui import QTextDocument
 
@@ -80,6 +80,7 @@ def test_a_run_without_steady_tokens_says_so():
 
 
 @given(st.floats(-1e9, 1e9))
+@settings(deadline=None)
 def test_a_difference_has_a_sign_unless_nothing_is_to_be_seen(ns):
     text = signed_us(ns)
     value = float(text.replace("−", "-").replace(",", ""))
@@ -88,6 +89,7 @@ def test_a_difference_has_a_sign_unless_nothing_is_to_be_seen(ns):
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), st.floats(5, 200)), max_size=20))
+@settings(deadline=None)
 def test_labels_do_not_overlap_and_the_newest_is_there(labels):
     places = sorted(place for place, _ in labels)
     widths = [width for _, width in labels]
@@ -152,6 +154,7 @@ def test_a_run_is_called_by_its_variants():
 
 
 @given(st.text(max_size=40))
+@settings(deadline=None)
 def test_text_keeps_its_places_and_qt_shows_it_as_it_is(text):
     shown = visible(text)
     assert len(shown) == len(text)

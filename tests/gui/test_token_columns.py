@@ -1,7 +1,7 @@
 """However many tokens there are, few columns are drawn, and they are the tokens'."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncscope.app.gui.latency_model import TOKEN
@@ -20,6 +20,7 @@ STEPS = st.lists(st.integers(0, 3000), min_size=1, max_size=80, unique=True).map
 
 
 @given(STEPS, st.integers(2, 40), st.integers(0, 1000))
+@settings(deadline=None)
 def test_each_column_is_the_mean_and_the_longest_of_its_tokens(steps, most, seed):
     periods = np.random.default_rng(seed).integers(1000, 90_000, len(steps))
     found = token_columns(tokens_of(steps, periods), steps[0], steps[-1], most)
@@ -39,6 +40,7 @@ def test_each_column_is_the_mean_and_the_longest_of_its_tokens(steps, most, seed
 
 
 @given(STEPS, st.integers(0, 3000), st.integers(0, 3000))
+@settings(deadline=None)
 def test_only_what_is_shown_counts(steps, one, other):
     first, last = sorted((one, other))
     found = token_columns(tokens_of(steps, np.full(len(steps), 1000)), first, last, 4000)
@@ -63,6 +65,7 @@ def test_no_token_is_no_column_with_a_value():
 
 
 @given(st.lists(st.integers(1000, 2000), min_size=60, max_size=200), st.integers(4, 900))
+@settings(deadline=None)
 def test_the_top_is_above_usual_tokens_and_not_above_one_that_is_far_beyond(periods, times):
     periods[7] = 2000 * times
     found = token_columns(tokens_of(np.arange(len(periods)), periods), 0, len(periods) - 1, 500)

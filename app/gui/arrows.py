@@ -24,7 +24,7 @@ BIN_PX = 3
 
 HEAD_PX = 6
 FEW = 60
-"""Up to so many thin arrows are drawn a little stronger."""
+"""Up to so many thin arrows are drawn stronger and smooth."""
 
 
 def draw_arrows(
@@ -35,23 +35,32 @@ def draw_arrows(
     theme: Theme,
 ) -> None:
     """Draw the arrows of a window as thin lines from the edge of one row to that of another."""
-    lines = []
+    shown = [row for row in places if not places[row].collapsed]
     found = thinned(source.arrows(window.t0, window.t1, MAX_IN_VIEW), window)
-    for from_ns, from_row, to_ns, to_row in found.tolist():
-        begin, end = places.get(from_row), places.get(to_row)
-        if begin is None or end is None or begin is end:
-            continue
-        down = begin.y < end.y
-        y0 = begin.y + begin.height if down else begin.y
-        y1 = end.y if down else end.y + end.height
-        lines.append(QLineF(window.x(from_ns), y0, window.x(to_ns), y1))
+    seen = np.isin(found[:, [1, 3]], shown).all(axis=1) & (found[:, 1] != found[:, 3])
+    from_ns, from_row, to_ns, to_row = found[seen].T
+    if not len(from_ns):
+        return
+    top, bottom = np.zeros((2, max(shown) + 1))
+    for row in shown:
+        top[row], bottom[row] = places[row].y, places[row].y + places[row].height
+    down = top[from_row] < top[to_row]
+    ends = np.stack(
+        [
+            (from_ns - window.t0) / window.ns_per_px,
+            np.where(down, bottom[from_row], top[from_row]),
+            (to_ns - window.t0) / window.ns_per_px,
+            np.where(down, top[to_row], bottom[to_row]),
+        ],
+        axis=1,
+    )
+    few = len(from_ns) <= FEW
     colour = QColor(theme.text)
-    colour.setAlpha(120 if len(lines) <= FEW else 60)
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    colour.setAlpha(120 if few else 60)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, few)
     painter.setPen(QPen(colour, 1))
-    painter.drawLines(lines)
-    painter.restore()
+    painter.drawLines([QLineF(*each) for each in ends.tolist()])
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
 
 def thinned(arrows: npt.NDArray[Any], window: TimeWindow) -> npt.NDArray[np.int64]:
@@ -64,10 +73,11 @@ def thinned(arrows: npt.NDArray[Any], window: TimeWindow) -> npt.NDArray[np.int6
     """
     columns = [arrows[each] for each in ("from_ns", "from_row", "to_ns", "to_row")]
     table = np.stack([each.astype(np.int64) for each in columns], axis=1)
-    column = (table[:, 0] - window.t0) / (window.ns_per_px * BIN_PX)
-    seen = np.stack([column.astype(np.int64), table[:, 1], table[:, 3]], axis=1)
-    _, first = np.unique(seen, axis=0, return_index=True)
-    return table[np.sort(first)[:MAX_DRAWN]]
+    column = ((table[:, 0] - window.t0) / (window.ns_per_px * BIN_PX)).astype(np.int64)
+    n_rows = int(table[:, [1, 3]].max(initial=0)) + 1
+    _, first = np.unique((column * n_rows + table[:, 1]) * n_rows + table[:, 3], return_index=True)
+    kept: npt.NDArray[np.int64] = table[np.sort(first)[:MAX_DRAWN]]
+    return kept
 
 
 def draw_arrow(painter: QPainter, begin: QRectF, end: QRectF, colour: str) -> None:

@@ -87,6 +87,7 @@ class LaneItem(pg.GraphicsObject):
                 scene.window,
                 scene.theme,
                 grid,
+                [step.begin_ns for step in scene.steps],
             )
             self._drawn = wanted
         return self._canvas.image

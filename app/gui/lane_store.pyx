@@ -2,12 +2,12 @@
 """Spans of one row of the timeline, drawn at every zoom in time that depends on the width alone.
 
 Spans lie in a ring; a span's index counts from 0 for ever, its place is the index modulo the
-capacity.  Above them stands a pyramid over *indexes*, not over time: a node holds the busy time per
-category of 16, 64, 256, 1024 or 4096 spans in a row.  It is kept up at append, never rebuilt, and
-gives the occupancy of a pixel column, however many spans lie in it, from a few nodes.
+capacity.  Every 16 spans the busy time so far is noted, by category: sums over *indexes*, not over
+time, so that nothing is ever built anew.  The difference of two notes is the occupancy of a pixel
+column, however many spans lie in it.
 
-Spans are evicted in blocks of 4096, so that no node is ever half overwritten.  Nothing here holds
-the GIL while it walks spans; append and paint belong to one thread.
+Spans are evicted in blocks of 4096.  Nothing here holds the GIL while it walks spans; append and
+paint belong to one thread.
 """
 import numpy as np
 
@@ -19,14 +19,13 @@ N_CATEGORIES = 12
 
 cdef enum:
     CATEGORIES = 12
-    LEVELS = 5
-    NODE_SHIFT = 4          # log2 of the spans in a node of the lowest level
-    LEVEL_SHIFT = 2         # log2 of the nodes in a node of the level above
-    BLOCK_SHIFT = 12        # log2 of the spans evicted together: a node of the highest level
+    NOTE_SHIFT = 4          # log2 of the spans from one note of the busy time to the next
+    NOTE = 1 << NOTE_SHIFT
+    BLOCK_SHIFT = 12        # log2 of the spans evicted together
     BLOCK = 1 << BLOCK_SHIFT
     COLUMN = 16             # floats per pixel column: coverage by category, then LONE
     LONE = 12               # whether something narrower than the column begins and ends in it
-    WHOLE_NODES = 512       # from how many spans in a column on their ends are not looked at
+    MANY = 512              # spans in a column from which on those beside the notes are guessed
 
 # Of a column in which narrow spans lie: the least share of their colour, and of a category that
 # must not be overlooked.
@@ -40,7 +39,7 @@ cdef class LaneStore:
     Parameters
     ----------
     capacity_log2 : int
-        ``2 ** capacity_log2`` spans are kept, 13 to 26; about 34 bytes each.
+        ``2 ** capacity_log2`` spans are kept, 13 to 26; about 36 bytes each.
 
     Attributes
     ----------
@@ -53,19 +52,18 @@ cdef class LaneStore:
 
     cdef readonly int64_t head, tail, capacity
     cdef int64_t mask
-    cdef object columns, levels
+    cdef object columns, sums
     cdef int64_t[::1] begin, end, ref
     cdef uint32_t[::1] name
     cdef uint8_t[::1] category, flags
-    cdef float *node[LEVELS]             # busy ns of a node by category; an instant counts as 1
-    cdef int64_t[:, ::1] block_busy      # exact, for statistics
+    cdef int64_t[CATEGORIES] total       # busy ns of all spans so far; an instant counts as 1
+    cdef int64_t[:, ::1] note            # what it was before every 16th span
+    cdef int64_t[:, ::1] block_busy      # of a block; an instant counts as 0
     cdef int64_t[:, ::1] block_count
     cdef object scratch
     cdef float[:, ::1] coverage
 
     def __init__(self, int capacity_log2=17):
-        cdef float[:, ::1] level
-        cdef int k
         if not 13 <= capacity_log2 <= 26:
             raise ValueError(f"capacity_log2 {capacity_log2} outside 13..26")
         self.capacity = (<int64_t>1) << capacity_log2
@@ -73,14 +71,10 @@ cdef class LaneStore:
         types = (np.int64, np.int64, np.uint8, np.uint32, np.uint8, np.int64)
         self.columns = tuple(np.zeros(self.capacity, each) for each in types)
         self.begin, self.end, self.category, self.name, self.flags, self.ref = self.columns
-        sizes = [self.capacity >> (NODE_SHIFT + LEVEL_SHIFT * k) for k in range(LEVELS)]
-        sums = [np.zeros((size, CATEGORIES), np.float32) for size in sizes]
-        for k in range(LEVELS):
-            level = sums[k]
-            self.node[k] = &level[0, 0]
-        totals = [np.zeros((self.capacity >> BLOCK_SHIFT, CATEGORIES), np.int64) for _ in range(2)]
-        self.block_busy, self.block_count = totals
-        self.levels = (*sums, *totals)
+        shifts = (NOTE_SHIFT, BLOCK_SHIFT, BLOCK_SHIFT)
+        self.sums = tuple(np.zeros((self.capacity >> k, CATEGORIES), np.int64) for k in shifts)
+        self.note, self.block_busy, self.block_count = self.sums
+        memset(self.total, 0, sizeof(self.total))
         self.scratch = np.zeros((0, COLUMN), np.float32)
 
     def __len__(self):
@@ -88,7 +82,7 @@ cdef class LaneStore:
 
     @property
     def nbytes(self):
-        return sum(each.nbytes for each in (*self.columns, *self.levels, self.scratch))
+        return sum(each.nbytes for each in (*self.columns, *self.sums, self.scratch))
 
     def extent(self):
         """Return begin of the oldest and end of the newest span; (0, 0) if there is none."""
@@ -161,15 +155,13 @@ cdef class LaneStore:
         int64_t ref,
     ) noexcept nogil:
         cdef int64_t i = self.tail, p = i & self.mask, block = p >> BLOCK_SHIFT
-        cdef int k, shift
-        cdef float busy = <float>(end - begin if end > begin else 1)
+        cdef int c
         if i - self.head == self.capacity:
             self.head += BLOCK
-        for k in range(LEVELS):
-            shift = NODE_SHIFT + LEVEL_SHIFT * k
-            if i & ((<int64_t>1 << shift) - 1) == 0:
-                memset(self.node[k] + (p >> shift) * CATEGORIES, 0, CATEGORIES * sizeof(float))
-            self.node[k][(p >> shift) * CATEGORIES + category] += busy
+        if i & (NOTE - 1) == 0:
+            for c in range(CATEGORIES):
+                self.note[p >> NOTE_SHIFT, c] = self.total[c]
+        self.total[category] += max(end - begin, 1)
         if i & (BLOCK - 1) == 0:
             memset(&self.block_busy[block, 0], 0, CATEGORIES * sizeof(int64_t))
             memset(&self.block_count[block, 0], 0, CATEGORIES * sizeof(int64_t))
@@ -212,27 +204,31 @@ cdef class LaneStore:
 
     cdef void _add_busy(self, int64_t i, int64_t j, float scale, float *column) noexcept nogil:
         """Add the busy time of spans [i, j), times `scale`, to the coverage of a column."""
-        cdef int64_t p, size = 1
-        cdef int k, c
-        cdef float busy
-        cdef float *node
+        cdef int64_t first = (i + NOTE - 1) & ~<int64_t>(NOTE - 1)
+        cdef int64_t last = j & ~<int64_t>(NOTE - 1)
+        cdef int c
+        cdef int64_t *before
+        cdef int64_t *after
+        if first >= last:
+            self._add_each(i, j, scale, column)
+            return
+        self._add_each(i, first, scale, column)
+        self._add_each(last, j, scale, column)
+        before = &self.note[(first & self.mask) >> NOTE_SHIFT, 0]
+        after = self.total
+        if last < self.tail:
+            after = &self.note[(last & self.mask) >> NOTE_SHIFT, 0]
+        for c in range(CATEGORIES):
+            column[c] += <float>(after[c] - before[c]) * scale
+
+    cdef inline void _add_each(
+        self, int64_t i, int64_t j, float scale, float *column
+    ) noexcept nogil:
+        cdef int64_t p
         while i < j:
             p = i & self.mask
-            k = LEVELS - 1
-            while k >= 0:
-                size = <int64_t>1 << (NODE_SHIFT + LEVEL_SHIFT * k)
-                if i & (size - 1) == 0 and i + size <= j:
-                    break
-                k -= 1
-            if k >= 0:
-                node = self.node[k] + (p >> (NODE_SHIFT + LEVEL_SHIFT * k)) * CATEGORIES
-                for c in range(CATEGORIES):
-                    column[c] += node[c] * scale
-                i += size
-            else:
-                busy = <float>(self.end[p] - self.begin[p])
-                column[self.category[p]] += (busy if busy > 1 else 1) * scale
-                i += 1
+            column[self.category[p]] += <float>max(self.end[p] - self.begin[p], 1) * scale
+            i += 1
 
     def paint(
         self,
@@ -343,9 +339,9 @@ cdef class LaneStore:
                 run = j - i
                 share = <float>px_per_ns
                 first, after = i, j
-                if run > WHOLE_NODES:  # whole nodes stand for the few spans beside them
-                    first = (i + 15) & ~<int64_t>15
-                    after = j & ~<int64_t>15
+                if run > MANY:  # what is between two notes stands for the few spans beside them
+                    first = (i + NOTE - 1) & ~<int64_t>(NOTE - 1)
+                    after = j & ~<int64_t>(NOTE - 1)
                     share *= <float>run / <float>(after - first)
                 self._add_busy(first, after, share, at)
                 at[LONE] = 1

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter, QPen
+from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
 from syncscope.app.gui.arrows import draw_arrow, draw_arrows
 from syncscope.app.gui.range_statistics import RangeStatistics, statistics_lines
 from syncscope.app.gui.row_layout import Layout, Place
 from syncscope.app.gui.row_source import RowSource, Spot, Step, find_span
+from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.text_box import Line, draw_box
-from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme, pattern_font
+from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme
 from syncscope.app.gui.time_text import duration_text
 from syncscope.app.gui.time_window import TimeWindow
 from syncscope.app.gui.view_state import Range, ViewState
@@ -22,9 +23,6 @@ from syncscope.app.gui.wide_spans import SPAN_BOUNDED, SPAN_LOWER_BOUND
 
 DIM_ALPHA = 150
 LEAST_PX = 2
-MIN_STEP_PX = 12
-"""Steps shorter than this have no border: they would cover everything."""
-
 GHOST_PX = 8
 STEP_TEXT_PX = 5
 
@@ -37,9 +35,11 @@ class Scene:
     layout: Layout
     places: Mapping[int, Place]
     source: RowSource
+    steps: Sequence[Step]
     state: ViewState
     statistics: RangeStatistics | None
     pointer: QPointF | None
+    step_labels: SpanLabels
     origin: str
     """Where times come from: ``simulated`` or ``measured``."""
 
@@ -47,11 +47,6 @@ class Scene:
     def theme(self) -> Theme:
         """Colours."""
         return self.state.theme
-
-    @property
-    def bottom(self) -> int:
-        """Height below the last row."""
-        return max((each.y + each.height for each in self.layout.places), default=0)
 
     def rect(self, spot: Spot) -> QRectF | None:
         """Return where a span is drawn, cut a little outside the window; None if its row is not."""
@@ -77,7 +72,7 @@ def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
     """Draw everything above the picture of the rows, which `image` is."""
     state = scene.state
     painter.setClipRect(QRectF(0, 0, scene.window.width, scene.window.height))
-    _draw_steps(painter, scene)
+    _name_steps(painter, scene)
     _draw_ghosts(painter, scene)
     selected = scene.spots([state.selection])
     linked = scene.spots(scene.source.links(state.selection)) if selected else []
@@ -138,36 +133,21 @@ def _join(painter: QPainter, scene: Scene, pairs: Sequence[tuple[Spot, Spot]], c
             draw_arrow(painter, begin, end, colour)
 
 
-def _draw_steps(painter: QPainter, scene: Scene) -> None:
-    """Draw the borders of steps, and what each step does where there is room."""
-    window = scene.window
-    steps = scene.source.steps(window.t0, window.t1)
-    if len(steps) > window.width / MIN_STEP_PX:
-        return
-    ends = [*(step.begin_ns for step in steps), window.t1][1:]
-    line = QColor(scene.theme.faint)
-    line.setAlpha(130)
+def _name_steps(painter: QPainter, scene: Scene) -> None:
+    """Write what each step does where there is room."""
     row = next((each for each in scene.layout.places if each.kind == "steps"), None)
-    painter.setFont(pattern_font())
-    metrics = painter.fontMetrics()
-    for step, end in zip(steps, ends, strict=True):
-        x = window.x(step.begin_ns)
-        _upright(painter, x, scene, line)
-        if row is None or row.collapsed:
-            continue
-        left = max(x, 0) + STEP_TEXT_PX
-        text = _step_text(step, int(window.x(end) - left - STEP_TEXT_PX), metrics)
-        painter.setPen(QColor(scene.theme.text))
-        base = row.middle + (metrics.ascent() - metrics.descent()) / 2
-        painter.drawText(QPointF(left, base), text)
-
-
-def _step_text(step: Step, width: int, metrics: QFontMetrics) -> str:
-    """Return number and pattern of a step; one of them, or nothing, if room is short."""
-    for text in (f"{step.number}  {step.pattern}", step.pattern, str(step.number)):
-        if metrics.horizontalAdvance(text) <= width:
-            return text
-    return ""
+    if row is None or row.collapsed:
+        return
+    window, labels = scene.window, scene.step_labels
+    painter.setFont(labels.font)
+    painter.setPen(QColor(scene.theme.text))
+    ends = [*(step.begin_ns for step in scene.steps), window.t1][1:]
+    for step, end in zip(scene.steps, ends, strict=True):
+        left, right = max(window.x(step.begin_ns), 0) + STEP_TEXT_PX, window.x(end)
+        number = f"{step.number:,}"
+        labels.draw(painter, left, row.middle, right - left, number)
+        left += labels.width(number) + 2 * STEP_TEXT_PX
+        labels.draw(painter, left, row.middle, right - left, step.pattern)
 
 
 def _draw_ghosts(painter: QPainter, scene: Scene) -> None:
@@ -200,7 +180,7 @@ def _draw_ranges(painter: QPainter, scene: Scene) -> None:
             for category, text in statistics_lines(scene.statistics, scene.origin)
         ]
         left = max(scene.window.x(measured[0]), 0) + 8
-        draw_box(painter, QPointF(left, scene.bottom + 8), lines, scene.theme, scene.window)
+        draw_box(painter, QPointF(left, scene.layout.bottom + 8), lines, scene.theme, scene.window)
 
 
 def _shade(painter: QPainter, scene: Scene, times: Range, colour: str) -> None:

@@ -39,6 +39,7 @@ class RowCanvas:
         window: TimeWindow,
         theme: Theme,
         grid: Sequence[int] = (),
+        borders: Sequence[int] = (),
     ) -> QImage:
         """Draw every row that is in view.
 
@@ -53,11 +54,11 @@ class RowCanvas:
         theme : Theme
         grid : sequence of int
             Times of vertical lines behind the spans.
+        borders : sequence of int
+            Times of vertical lines over them.
         """
         self._fit(window)
-        columns = np.array([int(window.x(t) * window.dpr) for t in grid], np.int64)
-        columns = columns[(columns >= 0) & (columns < window.width_px)]
-        self._fill(0, window.height_px, shades(theme, theme.background), columns)
+        columns = _columns(grid, window)
         wide: list[WideSpans] = []
         for k, place in enumerate(layout.places):
             under = 0 if place.pinned else round(layout.pinned_px * window.dpr)
@@ -67,6 +68,11 @@ class RowCanvas:
                 shade = shades(theme, theme.stripe if k % 2 else theme.background)
                 self._fill(top, bottom, shade, columns)
                 wide += self._row(rows[place.row], place, window, shade, columns, under)
+        end = max(round(layout.bottom * window.dpr), 0)
+        self._fill(end, window.height_px, shades(theme, theme.background), columns)
+        for k in range(max(round(window.dpr), 1)):
+            lines = np.minimum(_columns(borders, window) + k, window.width_px - 1)
+            self._pixels[:, lines] = shades(theme, theme.background).border
         self._write(wide, names, layout, window, theme)
         return self.image
 
@@ -141,6 +147,12 @@ class RowCanvas:
                 self._labels.write(painter, spans, names, theme, window.dpr)
         finally:
             painter.end()
+
+
+def _columns(times: Sequence[int], window: TimeWindow) -> Columns:
+    """Return the columns of times that are in the window."""
+    columns = np.array([int(window.x(t) * window.dpr) for t in times], np.int64)
+    return columns[(columns >= 0) & (columns < window.width_px)]
 
 
 def _wide_spans(

@@ -129,12 +129,9 @@ class RowHeaders(QWidget):
 
     def _draw_drop(self, painter: QPainter) -> None:
         """Draw where the dragged row would go."""
-        y = self._drop.y if self._drop is not None else self._bottom()
+        y = self._drop.y if self._drop is not None else self._layout.bottom
         painter.setPen(QPen(QColor(self._state.theme.accent), 2))
         painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
-
-    def _bottom(self) -> int:
-        return max((each.y + each.height for each in self._layout.places), default=0)
 
     # mouse
 

@@ -112,6 +112,11 @@ class Layout:
     pinned_px: int
     content_px: int
 
+    @property
+    def bottom(self) -> int:
+        """Height below the last row."""
+        return max((each.y + each.height for each in self.places), default=0)
+
     def at(self, y: float) -> Place | None:
         """Return the row at a height; pinned rows cover what is scrolled under them."""
         for place in self.places:

@@ -24,6 +24,7 @@ class Shades:
 
     background: int
     grid: int
+    border: int
     palette: npt.NDArray[np.uint8]
     solid: Pixels
     edge: Pixels
@@ -42,6 +43,7 @@ def shades(theme: Theme, background: str) -> Shades:
     return Shades(
         background=opaque(background),
         grid=int(_mixed(line, under, 0.3)[0]),
+        border=int(_mixed(np.array([rgb(theme.faint)], float), under, 0.6)[0]),
         palette=theme.palette,
         solid=_mixed(colours, under, 1.0),
         edge=_mixed(colours, under, 0.55),

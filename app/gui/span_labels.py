@@ -39,7 +39,7 @@ class SpanLabels:
         self._height = self._metrics.height()
         self._dots = self._metrics.horizontalAdvance(_DOTS)
         self._forms: dict[str, list[tuple[list[float], str]]] = {}
-        self._texts: dict[str, QStaticText] = {}
+        self._texts: dict[tuple[str, int], QStaticText | None] = {}
 
     def write(
         self, painter: QPainter, spans: WideSpans, names: Sequence[str], theme: Theme, dpr: float
@@ -68,7 +68,11 @@ class SpanLabels:
                 if colour != pen:
                     painter.setPen(QColor(colour))
                     pen = colour
-                self._text(painter, x, middle, right - x - MARGIN_PX, names[name])
+                self.draw(painter, x, middle, right - x - MARGIN_PX, names[name])
+
+    def width(self, text: str) -> float:
+        """Return how wide a text is."""
+        return self._metrics.horizontalAdvance(text)
 
     def shortened(self, name: str, width: float) -> str:
         """Return the part of a dotted name that fits and says most; empty if none says anything.
@@ -93,17 +97,23 @@ class SpanLabels:
         advance = self._metrics.horizontalAdvance
         return [([advance(each[: k + 1]) for k in range(len(each))], each) for each in texts]
 
-    def _text(self, painter: QPainter, x: float, middle: float, width: float, name: str) -> None:
-        """Write a name from `x` on."""
-        shown = self.shortened(name, width)
-        if not shown:
-            return
-        text = self._texts.get(shown)
-        if text is None:
+    def draw(self, painter: QPainter, x: float, middle: float, width: float, name: str) -> None:
+        """Write a name from `x` on, as much as fits; the painter has the font."""
+        room = (name, int(width))
+        if room not in self._texts:
             if len(self._texts) >= MAX_TEXTS:
                 self._texts.clear()
-            text = self._texts[shown] = QStaticText(shown)
-            text.setTextFormat(Qt.TextFormat.PlainText)
-            text.setPerformanceHint(QStaticText.PerformanceHint.AggressiveCaching)
-            text.prepare(font=self.font)
-        painter.drawStaticText(QPointF(x, middle - self._height / 2), text)
+            self._texts[room] = self._laid_out(self.shortened(*room))
+        text = self._texts[room]
+        if text is not None:
+            painter.drawStaticText(QPointF(x, middle - self._height / 2), text)
+
+    def _laid_out(self, shown: str) -> QStaticText | None:
+        """Return a text that is quick to draw; None for none."""
+        if not shown:
+            return None
+        text = QStaticText(shown)
+        text.setTextFormat(Qt.TextFormat.PlainText)
+        text.setPerformanceHint(QStaticText.PerformanceHint.AggressiveCaching)
+        text.prepare(font=self.font)
+        return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -139,6 +140,7 @@ def opaque(colour: str) -> int:
     return 0xFF000000 | int(colour[1:], 16)
 
 
+@lru_cache(maxsize=64)
 def ink(fill: str) -> str:
     """Return black or white, whichever is easier to read on a fill."""
     return "#000000" if luminance(fill) > 0.179 else "#ffffff"

@@ -55,6 +55,8 @@ class TimelinePlot(pg.GraphicsView):
         self.box = pg.ViewBox(enableMenu=False, defaultPadding=0)
         self.box.setMouseEnabled(False, False)
         self.setCentralItem(self.box)
+        self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setObjectName("timeline_plot")

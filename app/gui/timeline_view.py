@@ -15,7 +15,8 @@ from syncscope.app.gui.range_statistics import RangeStatistics, range_statistics
 from syncscope.app.gui.row_headers import HEADERS_PX, RowHeaders
 from syncscope.app.gui.row_layout import Layout, lay_out
 from syncscope.app.gui.row_source import Row, RowSource, Spot, find_span
-from syncscope.app.gui.theme import CATEGORIES, TITLES
+from syncscope.app.gui.span_labels import SpanLabels
+from syncscope.app.gui.theme import CATEGORIES, TITLES, pattern_font
 from syncscope.app.gui.time_ruler import TimeRuler
 from syncscope.app.gui.time_text import duration_text
 from syncscope.app.gui.time_window import TimeWindow
@@ -23,6 +24,9 @@ from syncscope.app.gui.timeline_plot import TimelinePlot
 from syncscope.app.gui.view_state import NOTHING, Range, ViewState
 
 HIT_PX = 2
+MIN_STEP_PX = 12
+"""Steps shorter than this have no border: they would cover everything."""
+
 PAGE = 0.8
 """What PgUp and PgDown scroll, as a share of the height."""
 
@@ -46,6 +50,7 @@ class TimelineView(QWidget):
         self._scroll_px = 0
         self._statistics: RangeStatistics | None = None
         self._behind = False
+        self._step_labels = SpanLabels(pattern_font())
         self.setObjectName("timeline")
         self.plot = TimelinePlot(self)
         self._item = LaneItem(self._scene)
@@ -144,14 +149,18 @@ class TimelineView(QWidget):
         """Collect what one frame is drawn from."""
         if self.source is None:
             return None
+        window = self._window(dpr)
+        steps = self.source.steps(window.t0, window.t1)
         return Scene(
-            window=self._window(dpr),
+            window=window,
             layout=self.row_layout,
             places={place.row: place for place in self.row_layout.places},
             source=self.source,
+            steps=steps if len(steps) <= window.width / MIN_STEP_PX else (),
             state=self.state,
             statistics=self._statistics,
             pointer=self.plot.pointer,
+            step_labels=self._step_labels,
             origin=self._origin(),
         )
 

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from syncscope.app.gui.lane_store import LaneStore
+
+ARROW = np.dtype([("from_ns", "<i8"), ("to_ns", "<i8"), ("from_row", "<i4"), ("to_row", "<i4")])
+"""From a moment on a row, counted as in `RowSource.rows`, to a moment on another."""
 
 
 class Row(Protocol):
@@ -85,7 +89,7 @@ class RowSource(Protocol):
         """Return the refs of one correlation: call and execution, record and wait."""
 
     def arrows(self, t0: int, t1: int, limit: int) -> npt.NDArray[Any]:
-        """Return (from ref, to ref) of what joins spans in a window; none if they are too many."""
+        """Return what joins spans in a window, of dtype `ARROW`; none if more than `limit`."""
 
     def steps(self, t0: int, t1: int) -> Sequence[Step]:
         """Return the steps that touch a window."""

@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from PySide6.QtWidgets import QApplication
 
-from helpers.timeline import ARROW, MadeRecording, MadeRow, MadeStep
+from helpers.timeline import MadeRecording, MadeRow, MadeStep
 from syncscope.app.gui.lane_store import LaneStore
+from syncscope.app.gui.row_source import ARROW
 from syncscope.app.gui.theme import CATEGORIES, DARK, apply_theme
 from syncscope.app.gui.timeline_view import TimelineView
 from syncscope.app.gui.view_state import ViewState

@@ -11,9 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from syncscope.app.gui.lane_store import LaneStore
+from syncscope.app.gui.row_source import ARROW
 from syncscope.app.gui.theme import CATEGORIES
-
-ARROW = np.dtype([("from_ns", "<i8"), ("to_ns", "<i8"), ("from_row", "<i8"), ("to_row", "<i8")])
 
 
 @dataclass

@@ -23,11 +23,10 @@ class LaneItem(pg.GraphicsObject):
     Parameters
     ----------
     scene : function
-        From device pixels per logical pixel to what is to be drawn all over the widget; None for
-        nothing.
+        From device pixels per logical pixel to what is to be drawn all over the widget.
     """
 
-    def __init__(self, scene: Callable[[float], Scene | None]) -> None:
+    def __init__(self, scene: Callable[[float], Scene]) -> None:
         super().__init__()
         self._scene = scene
         self._canvas = RowCanvas()
@@ -64,8 +63,6 @@ class LaneItem(pg.GraphicsObject):
     ) -> None:
         """Draw a frame."""
         scene = self._scene(painter.device().devicePixelRatioF())
-        if scene is None:
-            return
         painter.save()
         try:
             painter.resetTransform()

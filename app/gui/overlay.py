@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,10 +12,10 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from syncscope.app.gui.arrows import draw_arrow, draw_arrows
 from syncscope.app.gui.range_statistics import RangeStatistics, statistics_lines
 from syncscope.app.gui.row_layout import Layout, Place
-from syncscope.app.gui.row_source import RowSource, Spot, Step, find_span
+from syncscope.app.gui.row_source import Ghost, RowSource, Spot, Step, find_span
 from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.text_box import Line, draw_box
-from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme
+from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme, label_font
 from syncscope.app.gui.time_text import duration_text
 from syncscope.app.gui.time_window import TimeWindow
 from syncscope.app.gui.view_state import Range, ViewState
@@ -25,6 +25,7 @@ DIM_ALPHA = 150
 LEAST_PX = 2
 GHOST_PX = 8
 STEP_TEXT_PX = 5
+NOTHING_YET = "Nothing recorded yet: run, or open a recording"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,22 @@ def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
         )
         _outline(painter, scene, hovered, scene.theme.accent, 2)
     _draw_ranges(painter, scene)
-    if hovered and scene.pointer is not None:
-        lines = [Line(each) for each in _span_lines(hovered[0], scene)]
-        draw_box(painter, scene.pointer + QPointF(14, 18), lines, scene.theme, scene.window)
+    _explain(painter, scene, hovered)
+    if not scene.source.rows:
+        painter.setFont(label_font(13))
+        painter.setPen(QColor(scene.theme.faint))
+        box = QRectF(0, 0, scene.window.width, scene.window.height)
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, NOTHING_YET)
+
+
+def _explain(painter: QPainter, scene: Scene, hovered: Sequence[Spot]) -> None:
+    """Say beside the pointer what is under it."""
+    if scene.pointer is None:
+        return
+    said = _span_lines(hovered[0], scene) if hovered else _ghost_lines(scene, scene.pointer)
+    if said:
+        at = scene.pointer + QPointF(14, 18)
+        draw_box(painter, at, [Line(each) for each in said], scene.theme, scene.window)
 
 
 def _dim(painter: QPainter, scene: Scene) -> None:
@@ -152,18 +166,29 @@ def _name_steps(painter: QPainter, scene: Scene) -> None:
 
 def _draw_ghosts(painter: QPainter, scene: Scene) -> None:
     """Outline what a pass removed."""
-    window = scene.window
     pen = QPen(scene.theme.colour(CATEGORIES.index("sync_redundant")), 1, Qt.PenStyle.DashLine)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
+    for _, rect in _ghosts(scene):
+        painter.drawRect(rect)
+
+
+def _ghosts(scene: Scene) -> Iterator[tuple[Ghost, QRectF]]:
+    """Yield what was removed and where it is outlined."""
+    window = scene.window
     for ghost in scene.source.ghosts(window.t0, window.t1):
         place = scene.places.get(ghost.row)
-        if place is None or place.collapsed:
-            continue
-        left, right = window.x(ghost.begin_ns), window.x(ghost.end_ns)
-        width = max(right - left, GHOST_PX)
-        top, height = place.lane_y(0) + 2.5, place.lane_height - 5
-        painter.drawRect(QRectF(left + 0.5, top, width - 1, height))
+        if place is not None and not place.collapsed:
+            left, right = window.x(ghost.begin_ns), window.x(ghost.end_ns)
+            width = max(right - left, GHOST_PX)
+            top, height = place.lane_y(0) + 2.5, place.lane_height - 5
+            yield ghost, QRectF(left + 0.5, top, width - 1, height)
+
+
+def _ghost_lines(scene: Scene, at: QPointF) -> list[str]:
+    """Say what was removed at a point; nothing if nothing was."""
+    sites = [ghost.site for ghost, rect in _ghosts(scene) if rect.contains(at)]
+    return [sites[0], "removed by a pass"] if sites else []
 
 
 def _draw_ranges(painter: QPainter, scene: Scene) -> None:
@@ -204,7 +229,7 @@ def _upright(painter: QPainter, x: float, scene: Scene, colour: QColor) -> None:
 def _span_lines(spot: Spot, scene: Scene) -> list[str]:
     """Say what a span is, in two or three lines."""
     length = duration_text(spot.end_ns - spot.begin_ns)
-    lines = [scene.source.names[spot.name], f"{length} {scene.origin}"]
+    lines = [scene.source.names[spot.name], f"{length} {scene.origin}".strip()]
     lines.append(TITLES[CATEGORIES[spot.category]])
     if spot.flags & SPAN_BOUNDED:
         lines.append("ran somewhere between these times")

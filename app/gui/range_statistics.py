@@ -66,7 +66,7 @@ def statistics_lines(statistics: RangeStatistics, origin: str) -> list[tuple[int
     `origin` says where the times come from: ``simulated`` or ``measured``.
     """
     length = duration_text(statistics.t1 - statistics.t0)
-    lines = [(-1, f"Δ {length} {origin} · {statistics.count:,} spans")]
+    lines = [(-1, f"Δ {length} {origin}".strip() + f" · {statistics.count:,} spans")]
     for each in statistics.categories[:MAX_LINES]:
         title = TITLES[CATEGORIES[each.category]]
         lines.append(

@@ -98,6 +98,33 @@ class RowSource(Protocol):
         """Return what was removed in a window."""
 
 
+class NoRows:
+    """The rows of no recording."""
+
+    rows: tuple[Row, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def extent(self) -> tuple[int, int]:
+        """Return no time."""
+        return 0, 0
+
+    def links(self, ref: int) -> tuple[int, ...]:
+        """Return nothing."""
+        return ()
+
+    def arrows(self, t0: int, t1: int, limit: int) -> npt.NDArray[Any]:
+        """Return nothing."""
+        return np.zeros(0, ARROW)
+
+    def steps(self, t0: int, t1: int) -> tuple[Step, ...]:
+        """Return nothing."""
+        return ()
+
+    def ghosts(self, t0: int, t1: int) -> tuple[Ghost, ...]:
+        """Return nothing."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Spot:
     """Where a span is, and what it is; row and lane count from 0."""

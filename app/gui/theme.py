@@ -37,7 +37,6 @@ GLYPHS: Mapping[str, str] = {
 }
 """Shape that says a verdict without its colour."""
 
-SYNCS = tuple(CATEGORIES.index(each) for each in GLYPHS)
 PRIORITY_MASK = 1 << CATEGORIES.index("sync_redundant")
 """What must be seen among others: what could go."""
 

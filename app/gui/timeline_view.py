@@ -14,7 +14,7 @@ from syncscope.app.gui.overlay import Scene
 from syncscope.app.gui.range_statistics import RangeStatistics, range_statistics
 from syncscope.app.gui.row_headers import HEADERS_PX, RowHeaders
 from syncscope.app.gui.row_layout import Layout, lay_out
-from syncscope.app.gui.row_source import Row, RowSource, Spot, find_span
+from syncscope.app.gui.row_source import NoRows, Row, RowSource, Spot, find_span
 from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.theme import CATEGORIES, TITLES, pattern_font
 from syncscope.app.gui.time_ruler import TimeRuler
@@ -33,6 +33,7 @@ PAGE = 0.8
 BAR_STEPS = 10_000
 """Resolution of the scroll bar of time."""
 
+NO_ROWS = NoRows()
 ANY_CATEGORY = (1 << len(CATEGORIES)) - 1
 
 
@@ -117,10 +118,14 @@ class TimelineView(QWidget):
         state.grown.connect(self._grow)
         state.range_changed.connect(self._show_range)
         state.rows_changed.connect(self.lay_out)
-        state.theme_changed.connect(self._item.update)
         state.selection_changed.connect(self._show_selection)
-        for signal in (state.hover_changed, state.path_changed, state.marks_changed):
-            signal.connect(self._item.update)
+        for signal in (
+            state.theme_changed,
+            state.hover_changed,
+            state.path_changed,
+            state.marks_changed,
+        ):
+            signal.connect(self._redraw)
         state.measured_changed.connect(self._measure)
         state.follow_changed.connect(self._show_follow)
         self.plot.resized.connect(self.lay_out)
@@ -132,23 +137,22 @@ class TimelineView(QWidget):
     # what is shown
 
     @property
-    def source(self) -> RowSource | None:
-        """Rows of the recording."""
+    def source(self) -> RowSource:
+        """Rows of the recording, and what joins their spans."""
         recording = self.state.recording
-        return None if recording is None else recording.rows
+        rows: RowSource = NO_ROWS if recording is None else recording.rows
+        return rows
 
     @property
     def rows(self) -> Sequence[Row]:
         """Rows in their natural order."""
-        return () if self.source is None else self.source.rows
+        return self.source.rows
 
     def _extent(self) -> Range:
-        return (0, 0) if self.source is None else self.source.extent()
+        return self.source.extent()
 
-    def _scene(self, dpr: float) -> Scene | None:
+    def _scene(self, dpr: float) -> Scene:
         """Collect what one frame is drawn from."""
-        if self.source is None:
-            return None
         window = self._window(dpr)
         steps = self.source.steps(window.t0, window.t1)
         return Scene(
@@ -165,8 +169,14 @@ class TimelineView(QWidget):
         )
 
     def _origin(self) -> str:
-        """Say where times come from."""
-        return "simulated" if self.state.recording.header["simulated"] else "measured"
+        """Say where times come from; empty before that is known."""
+        recording = self.state.recording
+        simulated = None if recording is None else recording.header.get("simulated")
+        return "" if simulated is None else "simulated" if simulated else "measured"
+
+    def _redraw(self, *_: object) -> None:
+        """Draw what lies above the rows again."""
+        self._item.update()
 
     def _show_recording(self) -> None:
         self._scroll_px = 0
@@ -303,7 +313,7 @@ class TimelineView(QWidget):
     def _show_selection(self, ref: int) -> None:
         """Bring what was selected into view, and tell it to a screen reader."""
         spot = self._selected()
-        if spot is not None and self.source is not None:
+        if spot is not None:
             self._reveal(spot)
             name, title = self.source.names[spot.name], TITLES[CATEGORIES[spot.category]]
             length = duration_text(spot.end_ns - spot.begin_ns)
@@ -362,7 +372,7 @@ class TimelineView(QWidget):
     def _step_along(self, direction: int, which: int) -> None:
         """Select what is joined to the selection: the nearest (0) or the last (-1) that way."""
         spot = self._selected()
-        if spot is None or self.source is None:
+        if spot is None:
             return
         path = self.state.path
         refs = path if spot.ref in path else self.source.links(spot.ref)

@@ -543,6 +543,31 @@ def test_hovering_tells_what_is_under_the_pointer(view, rows):
     assert view.state.hover == NOTHING
 
 
+def ink_beside_pointer(view, point) -> bool:
+    """Tell whether there is a box with text beside a point."""
+    image = picture(view)
+    spots = [QPoint(18 + dx, 24 + dy) for dx in range(40) for dy in range(14)]
+    return any(near(pixel(view, image, point + each), DARK.text, 60) for each in spots)
+
+
+def test_what_is_hovered_is_explained_beside_the_pointer(view, rows):
+    point = at(view, 550_000, "stream")
+    move_mouse(view.plot.viewport(), point)
+    assert not ink_beside_pointer(view, point)
+    point = at(view, 350_000, "stream")
+    move_mouse(view.plot.viewport(), point)
+    assert ink_beside_pointer(view, point)
+
+
+def test_a_ghost_is_explained_beside_the_pointer(view, rows):
+    point = at(view, 450_000, "sync")
+    move_mouse(view.plot.viewport(), point)
+    assert not ink_beside_pointer(view, point)
+    rows.ghost_list = [MadeGhost(2, 420_000, 480_000, "input.pos.sync_after")]
+    view.state.grow()
+    assert ink_beside_pointer(view, point)
+
+
 def test_selected_and_joined_spans_stay_bright_and_others_are_dimmed(view, rows):
     view.state.select(rows.call)
     image = picture(view)
@@ -806,6 +831,9 @@ def test_every_command_does_without_a_recording(qtbot):
     view.resize(600, 200)
     with qtbot.waitExposed(view):
         view.show()
+    said = picture(view)
+    points = [QPoint(x, view.plot.height() // 2) for x in range(view.plot.width())]
+    assert any(not near(pixel(view, said, each), DARK.background, 40) for each in points)
     for command in view.commands:
         view.run(command)
     view.state.set_recording(MadeRecording(MadeRows()))

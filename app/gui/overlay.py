@@ -35,6 +35,8 @@ class Scene:
     window: TimeWindow
     layout: Layout
     places: Mapping[int, Place]
+    """Of rows that nothing covers, by their index."""
+
     source: RowSource
     steps: Sequence[Step]
     state: ViewState
@@ -55,8 +57,6 @@ class Scene:
         if place is None:
             return None
         y = place.lane_y(min(spot.lane, place.n_lanes - 1))
-        if not place.pinned and y < self.layout.pinned_px:
-            return None
         left, right = (
             min(max(self.window.x(t), -8.0), self.window.width + 8)
             for t in (spot.begin_ns, spot.end_ns)
@@ -149,7 +149,7 @@ def _join(painter: QPainter, scene: Scene, pairs: Sequence[tuple[Spot, Spot]], c
 
 def _name_steps(painter: QPainter, scene: Scene) -> None:
     """Write what each step does where there is room."""
-    row = next((each for each in scene.layout.places if each.kind == "steps"), None)
+    row = next((each for each in scene.places.values() if each.kind == "steps"), None)
     if row is None or row.collapsed:
         return
     window, labels = scene.window, scene.step_labels

@@ -117,6 +117,11 @@ class Layout:
         """Height below the last row."""
         return max((each.y + each.height for each in self.places), default=0)
 
+    @property
+    def uncovered(self) -> tuple[Place, ...]:
+        """Rows no part of which is under a pinned one."""
+        return tuple(each for each in self.places if each.pinned or each.y >= self.pinned_px)
+
     def at(self, y: float) -> Place | None:
         """Return the row at a height; pinned rows cover what is scrolled under them."""
         for place in self.places:

@@ -88,7 +88,7 @@ class SpanLabels:
                 return text
         reach, text = forms[-1]
         n = bisect_right(reach, width - self._dots)
-        return text[:n] + _DOTS if n >= LEAST_CHARACTERS else ""
+        return text[:n].rstrip("._") + _DOTS if n >= LEAST_CHARACTERS else ""
 
     def _measured(self, name: str) -> list[tuple[list[float], str]]:
         """Return the forms of a name, the longest first, and how far each character reaches."""

@@ -158,7 +158,7 @@ class TimelineView(QWidget):
         return Scene(
             window=window,
             layout=self.row_layout,
-            places={place.row: place for place in self.row_layout.places},
+            places={place.row: place for place in self.row_layout.uncovered},
             source=self.source,
             steps=steps if len(steps) <= window.width / MIN_STEP_PX else (),
             state=self.state,

@@ -105,3 +105,8 @@ def test_nothing_is_below_the_last_row(rows):
     layout = lay_out(rows, Arrangement())
     assert layout.at(layout.content_px) is None
     assert layout.at(layout.content_px - 1).key == "stream1"
+
+
+def test_a_row_that_is_partly_under_a_pinned_one_counts_as_covered(rows):
+    layout = lay_out(rows, Arrangement().toggle_pin("stream1"), scroll_px=10)
+    assert [each.key for each in layout.uncovered] == ["stream1", "host", "stream0"]

@@ -769,6 +769,21 @@ def test_a_click_on_the_pin_keeps_the_row_at_the_top(view, qtbot):
     assert near(pixel(view, image, at(view, 650_000, "copies", 3)), colour_of("d2h"))
 
 
+def test_nothing_of_scrolled_rows_is_drawn_over_pinned_ones(view, rows):
+    rows.step_list = [MadeStep(7, 0, "saaasg")]
+    rows.ghost_list = [MadeGhost(2, 420_000, 480_000, "x")]
+    view.resize(view.width(), 130)
+    view.state.arrange(Arrangement().toggle_pin("host"))
+    view.state.set_range(400_000, 500_000)
+    height = view.row_layout.of("host").height
+    for _ in range(14):
+        view.scroll_rows(5)
+        image = picture(view)
+        points = [QPoint(x, y) for x in range(3, view.plot.width() - 3, 7) for y in range(height)]
+        assert max(max(pixel(view, image, each)) for each in points) < 90
+    assert view.row_layout.of("sync").y < height
+
+
 def test_a_dragged_title_moves_its_row(view, qtbot):
     target = view.row_layout.of("host")
     drag(view.headers, header(view, "copies"), QPoint(60, target.y + 2))

@@ -80,14 +80,13 @@ def thinned(arrows: npt.NDArray[Any], window: TimeWindow) -> npt.NDArray[np.int6
     return kept
 
 
-def draw_arrow(painter: QPainter, begin: QRectF, end: QRectF, colour: str) -> None:
-    """Draw one bold arrow from a span to the begin of a later one.
+def draw_arrow(
+    painter: QPainter, begin: QRectF, x0: float, end: QRectF, x1: float, colour: str
+) -> None:
+    """Draw one bold arrow from a span at `x0` to another at `x1`.
 
-    It leaves where the later span begins, if the earlier one still runs then, and at its end if
-    not; between lanes it goes from edge to edge, within one in an arc above it.
+    Between lanes it goes from edge to edge, within one in an arc above it.
     """
-    x0 = min(max(end.left(), begin.left()), begin.right())
-    x1 = end.left()
     if begin.bottom() <= end.top():
         start, tip, towards = QPointF(x0, begin.bottom()), QPointF(x1, end.top()), 1.0
     elif end.bottom() <= begin.top():

@@ -15,7 +15,7 @@ from syncscope.app.gui.row_layout import Layout, Place
 from syncscope.app.gui.row_source import Ghost, RowSource, Spot, Step, find_span
 from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.text_box import Line, draw_box
-from syncscope.app.gui.theme import CATEGORIES, TITLES, Theme, label_font
+from syncscope.app.gui.theme import CATEGORIES, GLYPHS, TITLES, Theme, label_font
 from syncscope.app.gui.time_text import duration_text
 from syncscope.app.gui.time_window import TimeWindow
 from syncscope.app.gui.view_state import Range, ViewState
@@ -25,6 +25,7 @@ DIM_ALPHA = 150
 LEAST_PX = 2
 GHOST_PX = 8
 STEP_TEXT_PX = 5
+SYNCS = frozenset(CATEGORIES.index(each) for each in GLYPHS)
 NOTHING_YET = "Nothing recorded yet: run, or open a recording"
 
 
@@ -139,12 +140,30 @@ def _outline(
 
 
 def _join(painter: QPainter, scene: Scene, pairs: Sequence[tuple[Spot, Spot]], colour: str) -> None:
-    """Draw a bold arrow from the earlier to the later span of each pair."""
-    for one, other in pairs:
-        first, second = sorted((one, other), key=lambda spot: spot.begin_ns)
-        begin, end = scene.rect(first), scene.rect(second)
+    """Draw a bold arrow between the spans of each pair."""
+    for pair in pairs:
+        source, from_ns, target, to_ns = arrow_ends(*pair)
+        begin, end = scene.rect(source), scene.rect(target)
         if begin is not None and end is not None:
-            draw_arrow(painter, begin, end, colour)
+            x0, x1 = scene.window.x(from_ns), scene.window.x(to_ns)
+            draw_arrow(painter, begin, x0, end, x1, colour)
+
+
+def arrow_ends(one: Spot, other: Spot) -> tuple[Spot, int, Spot, int]:
+    """Return from which span and time to which span and time an arrow goes.
+
+    From what a sync waits for to the sync, at the end of what it waits for; otherwise from the
+    earlier span to the begin of the later one.
+    """
+    source, target = sorted((one, other), key=lambda spot: (spot.category in SYNCS, spot.begin_ns))
+    if target.category in SYNCS and source.category not in SYNCS:
+        return source, source.end_ns, target, _within(source.end_ns, target)
+    return source, _within(target.begin_ns, source), target, target.begin_ns
+
+
+def _within(t: int, spot: Spot) -> int:
+    """Return the moment of a span that is nearest to a time."""
+    return min(max(t, spot.begin_ns), spot.end_ns)
 
 
 def _name_steps(painter: QPainter, scene: Scene) -> None:

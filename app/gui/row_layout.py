@@ -27,15 +27,15 @@ class Arrangement:
     """How the user has put the rows, by their keys.
 
     `order` says which of the rows in it comes first, others keep their places; `pinned` rows stay
-    at the top, `collapsed` ones are thin, `hidden` ones are left out.  Rows of buffers are shown
-    on demand.
+    at the top, `collapsed` ones are thin, `hidden` ones are left out.  Rows of buffers are
+    made on demand, and can be left out together.
     """
 
     order: tuple[str, ...] = ()
     pinned: frozenset[str] = frozenset()
     collapsed: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
-    buffers: bool = False
+    buffers: bool = True
 
     def toggle_pin(self, key: str) -> Arrangement:
         """Pin a row, or let it go."""

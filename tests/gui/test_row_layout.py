@@ -20,7 +20,6 @@ def rows():
         ("host", "host", 1),
         ("stream0", "stream", 2),
         ("stream1", "stream", 1),
-        ("kv", "buffer", 1),
     ):
         made.row(key, kind, n_lanes=n_lanes)
     return made.rows
@@ -49,9 +48,11 @@ def test_lanes_of_a_row_lie_below_each_other(rows):
     assert place.lane_at(place.y) == 0 and place.lane_at(place.y + place.height - 1) == 1
 
 
-def test_rows_of_buffers_are_shown_on_demand(rows):
-    assert "kv" not in keys(rows, Arrangement())
-    assert keys(rows, Arrangement().toggle_buffers())[-1] == "kv"
+def test_rows_of_buffers_can_be_left_out(rows):
+    made = MadeRows(rows)
+    made.row("kv", "buffer")
+    assert keys(rows, Arrangement())[-1] == "kv"
+    assert "kv" not in keys(rows, Arrangement().toggle_buffers())
 
 
 def test_pinned_rows_come_first_and_do_not_scroll(rows):

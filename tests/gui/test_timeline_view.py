@@ -19,7 +19,9 @@ from helpers.timeline import (
     move_mouse,
     turn_wheel,
 )
+from syncscope.app.gui.overlay import arrow_ends
 from syncscope.app.gui.row_layout import Arrangement
+from syncscope.app.gui.row_source import Spot
 from syncscope.app.gui.theme import CATEGORIES, DARK, LIGHT, apply_theme
 from syncscope.app.gui.timeline_keys import BINDINGS
 from syncscope.app.gui.timeline_view import TimelineView
@@ -671,6 +673,27 @@ def test_what_is_selected_is_told_to_screen_readers(view, rows):
     assert reader.text(QAccessible.Text.Description) == "layer.0.attn, kernel, 300 µs simulated"
 
 
+def spot(category, begin, end) -> Spot:
+    return Spot(0, 0, 0, begin, end, CATEGORIES.index(category), 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "times"),
+    [
+        (("host_api", 0, 10), ("kernel", 30, 40), (10, 30)),
+        (("host_api", 0, 10), ("h2d", 5, 40), (5, 5)),
+        (("h2d", 5, 40), ("sync_required", 10, 50), (40, 40)),
+        (("h2d", 5, 40), ("sync_redundant", 45, 50), (40, 45)),
+        (("sync_required", 10, 20), ("sync_required", 30, 40), (20, 30)),
+    ],
+    ids=["call, later execution", "call, at once", "waited for", "over before", "two syncs"],
+)
+def test_arrows_lead_to_executions_and_to_waits(one, other, times):
+    first, second = spot(*one), spot(*other)
+    assert arrow_ends(first, second) == (first, times[0], second, times[1])
+    assert arrow_ends(second, first) == (first, times[0], second, times[1])
+
+
 # measuring and marking
 
 
@@ -788,7 +811,7 @@ def test_a_dragged_title_moves_its_row(view, qtbot):
     target = view.row_layout.of("host")
     drag(view.headers, header(view, "copies"), QPoint(60, target.y + 2))
     order = [each.key for each in view.row_layout.places]
-    assert order == ["steps", "copies", "host", "sync", "stream"]
+    assert order == ["steps", "copies", "host", "sync", "stream", "kv"]
     image = picture(view)
     assert near(pixel(view, image, at(view, 650_000, "copies", 3)), colour_of("d2h"))
     click(view, at(view, 650_000, "copies"))
@@ -813,13 +836,13 @@ def test_titles_can_be_worked_by_keys(view, qtbot):
     assert [each.key for each in view.row_layout.places][:2] == ["steps", "host"]
 
 
-def test_b_shows_the_rows_of_buffers(view):
-    assert view.row_layout.of("kv") is None
-    key(view, Qt.Key.Key_B)
+def test_b_leaves_the_rows_of_buffers_out_and_shows_them(view):
     image = picture(view)
     assert near(pixel(view, image, at(view, 280_000, "kv", 3)), colour_of("d2h"))
     key(view, Qt.Key.Key_B)
     assert view.row_layout.of("kv") is None
+    key(view, Qt.Key.Key_B)
+    assert view.row_layout.of("kv") is not None
 
 
 # the table of keys, other scales, odd states

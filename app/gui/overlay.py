@@ -23,6 +23,10 @@ from syncscope.app.gui.wide_spans import SPAN_BOUNDED, SPAN_LOWER_BOUND
 
 DIM_ALPHA = 150
 LEAST_PX = 2
+MIN_STEP_PX = 12
+MIN_ARROWED_PX = 24
+"""Steps narrower than this have no border, or no arrows: they would cover everything."""
+
 GHOST_PX = 8
 STEP_TEXT_PX = 5
 SYNCS = frozenset(CATEGORIES.index(each) for each in GLYPHS)
@@ -39,7 +43,7 @@ class Scene:
     """Of rows that nothing covers, by their index."""
 
     source: RowSource
-    steps: Sequence[Step]
+    all_steps: Sequence[Step]
     state: ViewState
     statistics: RangeStatistics | None
     pointer: QPointF | None
@@ -51,6 +55,16 @@ class Scene:
     def theme(self) -> Theme:
         """Colours."""
         return self.state.theme
+
+    @property
+    def step_px(self) -> float:
+        """Width of a step, about."""
+        return self.window.width / max(len(self.all_steps), 1)
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps, none if they are too many to be seen."""
+        return self.all_steps if self.step_px >= MIN_STEP_PX else ()
 
     def rect(self, spot: Spot) -> QRectF | None:
         """Return where a span is drawn, cut a little outside the window; None if its row is not."""
@@ -83,7 +97,8 @@ def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
         _dim(painter, scene)
         for spot in (*selected, *linked, *path):
             _light(painter, scene, spot, image)
-    draw_arrows(painter, scene.source, scene.window, scene.places, scene.theme)
+    if scene.step_px >= MIN_ARROWED_PX:
+        draw_arrows(painter, scene.source, scene.window, scene.places, scene.theme)
     _join(painter, scene, [(selected[0], each) for each in linked], scene.theme.text)
     _join(painter, scene, list(pairwise(path)), scene.theme.accent)
     _outline(painter, scene, linked, scene.theme.accent, 1)

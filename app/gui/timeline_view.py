@@ -24,9 +24,6 @@ from syncscope.app.gui.timeline_plot import TimelinePlot
 from syncscope.app.gui.view_state import NOTHING, Range, ViewState
 
 HIT_PX = 2
-MIN_STEP_PX = 12
-"""Steps shorter than this have no border: they would cover everything."""
-
 PAGE = 0.8
 """What PgUp and PgDown scroll, as a share of the height."""
 
@@ -154,13 +151,12 @@ class TimelineView(QWidget):
     def _scene(self, dpr: float) -> Scene:
         """Collect what one frame is drawn from."""
         window = self._window(dpr)
-        steps = self.source.steps(window.t0, window.t1)
         return Scene(
             window=window,
             layout=self.row_layout,
             places={place.row: place for place in self.row_layout.uncovered},
             source=self.source,
-            steps=steps if len(steps) <= window.width / MIN_STEP_PX else (),
+            all_steps=self.source.steps(window.t0, window.t1),
             state=self.state,
             statistics=self._statistics,
             pointer=self.plot.pointer,

@@ -23,9 +23,8 @@ from syncscope.app.gui.wide_spans import SPAN_BOUNDED, SPAN_LOWER_BOUND
 
 DIM_ALPHA = 150
 LEAST_PX = 2
-MIN_STEP_PX = 12
 MIN_ARROWED_PX = 24
-"""Steps narrower than this have no border, or no arrows: they would cover everything."""
+"""Of narrower steps no arrows are drawn: they would cover everything."""
 
 GHOST_PX = 8
 STEP_TEXT_PX = 5
@@ -43,7 +42,10 @@ class Scene:
     """Of rows that nothing covers, by their index."""
 
     source: RowSource
-    all_steps: Sequence[Step]
+    n_steps: int
+    steps: Sequence[Step]
+    """Of the `n_steps` in the window; none if they are too narrow to be seen."""
+
     state: ViewState
     statistics: RangeStatistics | None
     pointer: QPointF | None
@@ -55,16 +57,6 @@ class Scene:
     def theme(self) -> Theme:
         """Colours."""
         return self.state.theme
-
-    @property
-    def step_px(self) -> float:
-        """Width of a step, about."""
-        return self.window.width / max(len(self.all_steps), 1)
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """The steps, none if they are too many to be seen."""
-        return self.all_steps if self.step_px >= MIN_STEP_PX else ()
 
     def rect(self, spot: Spot) -> QRectF | None:
         """Return where a span is drawn, cut a little outside the window; None if its row is not."""
@@ -97,7 +89,7 @@ def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
         _dim(painter, scene)
         for spot in (*selected, *linked, *path):
             _light(painter, scene, spot, image)
-    if scene.step_px >= MIN_ARROWED_PX:
+    if scene.n_steps * MIN_ARROWED_PX <= scene.window.width:
         draw_arrows(painter, scene.source, scene.window, scene.places, scene.theme)
     _join(painter, scene, [(selected[0], each) for each in linked], scene.theme.text)
     _join(painter, scene, list(pairwise(path)), scene.theme.accent)
@@ -189,13 +181,17 @@ def _name_steps(painter: QPainter, scene: Scene) -> None:
     window, labels = scene.window, scene.step_labels
     painter.setFont(labels.font)
     painter.setPen(QColor(scene.theme.text))
+    metrics = painter.fontMetrics()
+    base = row.middle + (metrics.ascent() - metrics.descent()) / 2
     ends = [*(step.begin_ns for step in scene.steps), window.t1][1:]
     for step, end in zip(scene.steps, ends, strict=True):
         left, right = max(window.x(step.begin_ns), 0) + STEP_TEXT_PX, window.x(end)
         number = f"{step.number:,}"
-        labels.draw(painter, left, row.middle, right - left, number)
-        left += labels.width(number) + 2 * STEP_TEXT_PX
-        labels.draw(painter, left, row.middle, right - left, step.pattern)
+        after = left + len(number) * metrics.averageCharWidth()
+        if after <= right:
+            painter.drawText(QPointF(left, base), number)
+            left = after + 2 * STEP_TEXT_PX
+            labels.draw(painter, left, row.middle, right - left, step.pattern)
 
 
 def _draw_ghosts(painter: QPainter, scene: Scene) -> None:

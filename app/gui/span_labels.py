@@ -70,10 +70,6 @@ class SpanLabels:
                     pen = colour
                 self.draw(painter, x, middle, right - x - MARGIN_PX, names[name])
 
-    def width(self, text: str) -> float:
-        """Return how wide a text is."""
-        return self._metrics.horizontalAdvance(text)
-
     def shortened(self, name: str, width: float) -> str:
         """Return the part of a dotted name that fits and says most; empty if none says anything.
 

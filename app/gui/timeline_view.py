@@ -24,6 +24,9 @@ from syncscope.app.gui.timeline_plot import TimelinePlot
 from syncscope.app.gui.view_state import NOTHING, Range, ViewState
 
 HIT_PX = 2
+MIN_STEP_PX = 12
+"""Narrower steps have no border: they would cover everything."""
+
 PAGE = 0.8
 """What PgUp and PgDown scroll, as a share of the height."""
 
@@ -151,12 +154,14 @@ class TimelineView(QWidget):
     def _scene(self, dpr: float) -> Scene:
         """Collect what one frame is drawn from."""
         window = self._window(dpr)
+        steps = self.source.steps(window.t0, window.t1)
         return Scene(
             window=window,
             layout=self.row_layout,
             places={place.row: place for place in self.row_layout.uncovered},
             source=self.source,
-            all_steps=self.source.steps(window.t0, window.t1),
+            n_steps=len(steps),
+            steps=tuple(steps) if len(steps) * MIN_STEP_PX <= window.width else (),
             state=self.state,
             statistics=self._statistics,
             pointer=self.plot.pointer,

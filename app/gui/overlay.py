@@ -27,6 +27,7 @@ MIN_ARROWED_PX = 24
 """Of narrower steps no arrows are drawn: they would cover everything."""
 
 GHOST_PX = 8
+WATERMARK_PX = 26
 STEP_TEXT_PX = 5
 SYNCS = frozenset(CATEGORIES.index(each) for each in GLYPHS)
 NOTHING_YET = "Nothing recorded yet: run, or open a recording"
@@ -102,6 +103,7 @@ def draw_overlay(painter: QPainter, scene: Scene, image: QImage) -> None:
         )
         _outline(painter, scene, hovered, scene.theme.accent, 2)
     _draw_ranges(painter, scene)
+    _draw_watermark(painter, scene)
     _explain(painter, scene, hovered)
     if not scene.source.rows:
         painter.setFont(label_font(13))
@@ -248,6 +250,17 @@ def _shade(painter: QPainter, scene: Scene, times: Range, colour: str) -> None:
     painter.fillRect(QRectF(left, 0, right - left, scene.window.height), tint)
     for x in (left, right):
         _upright(painter, x, scene, QColor(colour))
+
+
+def _draw_watermark(painter: QPainter, scene: Scene) -> None:
+    """Write the watermark where it hides least, on every picture that is made of the drawing."""
+    colour = QColor(scene.theme.hazard)
+    colour.setAlpha(150)
+    painter.setPen(colour)
+    painter.setFont(label_font(WATERMARK_PX, bold=True))
+    box = QRectF(0, 0, scene.window.width - WATERMARK_PX, scene.window.height - WATERMARK_PX / 2)
+    corner = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
+    painter.drawText(box, corner, scene.state.watermark)
 
 
 def _upright(painter: QPainter, x: float, scene: Scene, colour: QColor) -> None:

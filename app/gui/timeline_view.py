@@ -124,6 +124,7 @@ class TimelineView(QWidget):
             state.hover_changed,
             state.path_changed,
             state.marks_changed,
+            state.watermark_changed,
         ):
             signal.connect(self._redraw)
         state.measured_changed.connect(self._measure)

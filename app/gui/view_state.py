@@ -42,6 +42,8 @@ class ViewState(QObject):
     theme : Theme
     follow : bool
         Whether the window moves with the newest span.
+    watermark : str
+        Written across the drawing, as of a run that is not proved to be right.
     arrangement : Arrangement
         Order, pins and folds of the rows.
     """
@@ -57,6 +59,7 @@ class ViewState(QObject):
     theme_changed = Signal()
     rows_changed = Signal()
     follow_changed = Signal(bool)
+    watermark_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -69,6 +72,7 @@ class ViewState(QObject):
         self.marks: tuple[Range, ...] = ()
         self.theme: Theme = DARK
         self.follow = False
+        self.watermark = ""
         self.arrangement = Arrangement()
         self._back: list[Range] = []
         self._forward: list[Range] = []
@@ -169,6 +173,12 @@ class ViewState(QObject):
         if on != self.follow:
             self.follow = on
             self.follow_changed.emit(on)
+
+    def set_watermark(self, text: str) -> None:
+        """Write a text across the drawing; empty for none."""
+        if text != self.watermark:
+            self.watermark = text
+            self.watermark_changed.emit()
 
     def arrange(self, arrangement: Arrangement) -> None:
         """Order, pin, fold and hide rows."""

@@ -845,6 +845,23 @@ def test_b_leaves_the_rows_of_buffers_out_and_shows_them(view):
     assert view.row_layout.of("kv") is not None
 
 
+def test_a_watermark_is_on_the_drawing_and_goes_again(view):
+    def reddish() -> int:
+        image = picture(view)
+        corner = [
+            pixel(view, image, QPoint(view.plot.width() - dx, view.plot.height() - dy))
+            for dx in range(20, 200)
+            for dy in range(10, 50)
+        ]
+        return sum(red > 120 > green for red, green, _ in corner)
+
+    assert reddish() == 0
+    view.state.set_watermark("HAZARDS ALLOWED")
+    assert reddish() > 200
+    view.state.set_watermark("")
+    assert reddish() == 0
+
+
 # the table of keys, other scales, odd states
 
 

@@ -22,6 +22,7 @@ def state(qapp):
         (lambda s, v: s.set_marks(v), "marks_changed", (((5, 9),), ())),
         (lambda s, v: s.set_theme(v), "theme_changed", (LIGHT, DARK)),
         (lambda s, v: s.set_follow(v), "follow_changed", (True, False)),
+        (lambda s, v: s.set_watermark(v), "watermark_changed", ("hazards", "")),
         (
             lambda s, v: s.arrange(v),
             "rows_changed",

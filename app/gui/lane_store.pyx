@@ -301,9 +301,6 @@ cdef class LaneStore:
             end = self.end[i & self.mask]
             if begin >= t1:
                 break
-            if end <= t0 and begin < t0:
-                i += 1
-                continue
             clipped = begin < t0 or end > t1
             left = 0 if begin < t0 else (begin - t0) * px_per_ns
             right = width if end > t1 else (end - t0) * px_per_ns

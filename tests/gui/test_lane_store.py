@@ -157,6 +157,25 @@ def test_a_lone_instant_is_seen_at_every_zoom():
         assert level.max() >= 60
 
 
+def test_very_many_instants_are_seen():
+    store = filled(spans([(5_000 + k, 5_000 + k) for k in range(640)]))
+    level = channels(painted(store, 0, 10**9, 100)[0])[:, 0]
+    assert np.flatnonzero(level).tolist() == [0]
+
+
+@pytest.mark.parametrize("n", [16, 32, 640, 1024, 1600])
+def test_a_column_with_the_newest_span_shows_all_before_it(n):
+    store = filled(spans([(100 * k, 100 * k + 50) for k in range(n)]))
+    assert shares(store, 0, 100 * n, 1)[0, 0] == pytest.approx(0.5, abs=0.003)
+
+
+@pytest.mark.parametrize("per_column", [3, 17, 100, 513, 777, 1000])
+def test_even_spans_are_shown_evenly_however_many_there_are(per_column):
+    store = filled(spans([(100 * k, 100 * k + 50) for k in range(20_000)]))
+    level = shares(store, 1650, 1650 + 100 * per_column * 12, 12)[:, 0]
+    assert level.tolist() == pytest.approx([0.5] * 12, abs=0.004)
+
+
 def test_an_instant_at_the_first_nanosecond_of_the_window_is_seen():
     store = filled(spans([(0, 100), (100, 100), (300, 310)]))
     level = channels(painted(store, 100, 300, 20)[0])[:, 0]
@@ -229,6 +248,11 @@ def test_statistics_are_exact(seed, t0, length):
         assert busy[category] == overlap[mine].sum()
 
 
+def test_hit_reaches_as_far_as_its_tolerance_and_no_further():
+    store = filled(spans([(100, 200)]))
+    assert [store.hit(t, 10) for t in (89, 90, 210, 211)] == [-1, 0, 0, -1]
+
+
 def test_statistics_of_many_blocks_are_exact():
     data = random_spans(50_000, seed=9, categories=N_CATEGORIES)
     t0, t1 = int(data.begin[77]) + 1, int(data.end[-5]) - 1
@@ -264,7 +288,9 @@ def test_what_is_evicted_is_neither_shown_found_nor_counted():
     assert error.max() < 0.02
     gone = int(kept.begin[0] / t1 * width)
     assert np.all(painted(store, t0, t1, width)[0][:gone] == BLACK)
-    assert store.statistics(t0, t1)[0].sum() == len(store)
+    counts, busy = store.statistics(t0, t1)
+    assert counts.sum() == len(store)
+    assert busy.sum() == (kept.end - kept.begin).sum()
     assert store.find(int(data.ref[store.head - 1])) == -1
     assert store.hit(int(data.begin[100]), 0) == -1
     for index in (store.head - 1, store.tail, -1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from syncscope.app.gui.row_source import Row
@@ -52,6 +52,11 @@ class Arrangement:
     def toggle_buffers(self) -> Arrangement:
         """Show the rows of buffers, or leave them out."""
         return replace(self, buffers=not self.buffers)
+
+    def show_only(self, rows: Sequence[Row], buffers: Collection[str]) -> Arrangement:
+        """Show these rows of buffers, by their keys, and no others of buffers."""
+        others = {each.key for each in rows if each.kind == "buffer"} - set(buffers)
+        return replace(self, hidden=(self.hidden - set(buffers)) | others, buffers=True)
 
     def show_all(self) -> Arrangement:
         """Hide no row."""

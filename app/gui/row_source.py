@@ -97,6 +97,9 @@ class RowSource(Protocol):
     def ghosts(self, t0: int, t1: int) -> Sequence[Ghost]:
         """Return what was removed in a window."""
 
+    def buffer_rows(self, name: str) -> Sequence[Row]:
+        """Return the rows of who writes and who reads a buffer; from now on they are there."""
+
 
 class NoRows:
     """The rows of no recording."""
@@ -121,6 +124,10 @@ class NoRows:
         return ()
 
     def ghosts(self, t0: int, t1: int) -> tuple[Ghost, ...]:
+        """Return nothing."""
+        return ()
+
+    def buffer_rows(self, name: str) -> tuple[Row, ...]:
         """Return nothing."""
         return ()
 

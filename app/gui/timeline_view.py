@@ -13,7 +13,7 @@ from syncscope.app.gui.navigation import PAN, ZOOM, Navigation
 from syncscope.app.gui.overlay import Scene
 from syncscope.app.gui.range_statistics import RangeStatistics, range_statistics
 from syncscope.app.gui.row_headers import HEADERS_PX, RowHeaders
-from syncscope.app.gui.row_layout import Layout, lay_out
+from syncscope.app.gui.row_layout import Layout, Place, lay_out
 from syncscope.app.gui.row_source import NoRows, Row, RowSource, Spot, find_span
 from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.theme import CATEGORIES, TITLES, pattern_font
@@ -222,6 +222,27 @@ class TimelineView(QWidget):
             self.row_layout = layout
             self._item.update()
 
+    def show_buffer(self, name: str) -> None:
+        """Show who writes and who reads a buffer, and the rows of no other; empty for none.
+
+        Raises
+        ------
+        KeyError
+            If no plan that ran has such a buffer.
+        """
+        wanted = [row.key for row in self.source.buffer_rows(name)] if name else []
+        self.state.arrange(self.state.arrangement.show_only(self.rows, wanted))
+        self._item.changed()
+        self.lay_out()
+        for key in wanted:
+            self._reveal_row(self.row_layout.of(key))
+
+    def show_selection(self) -> None:
+        """Bring the selected span into view."""
+        spot = self._selected()
+        if spot is not None:
+            self._reveal(spot)
+
     def scroll_rows(self, pixels: int) -> None:
         """Scroll the rows, down if positive."""
         scroll_px = max(self._scroll_px + pixels, 0)
@@ -329,7 +350,10 @@ class TimelineView(QWidget):
         t0, t1 = self.state.range
         if spot.end_ns <= t0 or spot.begin_ns >= t1:
             self.navigation.centre((spot.begin_ns + spot.end_ns) // 2)
-        place = next((each for each in self.row_layout.places if each.row == spot.row), None)
+        self._reveal_row(next((p for p in self.row_layout.places if p.row == spot.row), None))
+
+    def _reveal_row(self, place: Place | None) -> None:
+        """Scroll as little as is needed to see a row."""
         if place is None or place.pinned:
             return
         below = place.y + place.height - self.plot.height()

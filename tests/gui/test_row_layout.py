@@ -55,6 +55,15 @@ def test_rows_of_buffers_can_be_left_out(rows):
     assert "kv" not in keys(rows, Arrangement().toggle_buffers())
 
 
+def test_the_rows_of_some_buffers_are_shown_and_of_no_others(rows):
+    made = MadeRows(rows)
+    for key in ("kv", "pos", "mask"):
+        made.row(key, "buffer")
+    plain = Arrangement().toggle_hidden("host").toggle_hidden("pos").toggle_buffers()
+    assert keys(rows, plain.show_only(rows, ["pos"])) == ["steps", "stream0", "stream1", "pos"]
+    assert keys(rows, plain.show_only(rows, [])) == ["steps", "stream0", "stream1"]
+
+
 def test_pinned_rows_come_first_and_do_not_scroll(rows):
     layout = lay_out(rows, Arrangement().toggle_pin("stream0"), scroll_px=10)
     assert [each.key for each in layout.places][:2] == ["stream0", "steps"]

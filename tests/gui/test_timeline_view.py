@@ -845,6 +845,28 @@ def test_b_leaves_the_rows_of_buffers_out_and_shows_them(view):
     assert view.row_layout.of("kv") is not None
 
 
+def test_a_buffer_is_shown_alone_and_scrolled_to(view, rows):
+    rows.row("mask", "buffer")
+    rows.span("mask", 200_000, 300_000, "h2d", "write")
+    view.state.grow()
+    view.resize(view.width(), 110)
+    view.show_buffer("mask")
+    assert view.row_layout.of("kv") is None
+    place = view.row_layout.of("mask")
+    assert place.y + place.height <= view.plot.height()
+    image = picture(view)
+    assert near(pixel(view, image, at(view, 250_000, "mask", 4)), colour_of("h2d"))
+    view.show_buffer("")
+    assert view.row_layout.of("mask") is None
+
+
+def test_the_selection_can_be_brought_back_into_view(view, rows):
+    view.state.select(rows.back)
+    view.state.set_range(5_000_000, 5_100_000)
+    view.show_selection()
+    assert shown(view) == (550_000, 650_000)
+
+
 def test_a_watermark_is_on_the_drawing_and_goes_again(view):
     def reddish() -> int:
         image = picture(view)

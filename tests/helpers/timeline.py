@@ -93,6 +93,9 @@ class MadeRows:
             if step.begin_ns < t1 and end > t0
         ]
 
+    def buffer_rows(self, name: str) -> Sequence[MadeRow]:
+        return [each for each in self.rows if each.kind == "buffer" and each.key == name]
+
     def ghosts(self, t0: int, t1: int) -> Sequence[MadeGhost]:
         return [each for each in self.ghost_list if each.begin_ns < t1 and each.end_ns >= t0]
 

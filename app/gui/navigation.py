@@ -66,6 +66,16 @@ class Navigation:
         margin = max(round((t1 - t0) * MARGIN), MIN_RANGE_NS)
         self.show(t0 - margin, t1 + margin, "fit")
 
+    def undo(self) -> None:
+        """Go back to the window before the last gesture."""
+        self._state.set_follow(False)
+        self._state.undo_range()
+
+    def redo(self) -> None:
+        """Take the last undo back."""
+        self._state.set_follow(False)
+        self._state.redo_range()
+
     def show_all(self) -> None:
         """Show the whole recording."""
         begin, end = self._extent()

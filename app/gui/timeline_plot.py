@@ -28,6 +28,11 @@ NOTCH = 120
 NOTCH_PX = 48
 
 
+def scroll_pixels(event: QWheelEvent) -> int:
+    """Return by how many pixels a turn of the wheel, or a touchpad, scrolls down."""
+    return -event.pixelDelta().y() or round(-event.angleDelta().y() / NOTCH * NOTCH_PX)
+
+
 class _Drag(Enum):
     """What a drag with a button held does."""
 
@@ -79,7 +84,7 @@ class TimelinePlot(pg.GraphicsView):
             share = -pixels.x() / self.width() if pixels.x() else -notches * PAN
             self._view.navigation.pan(share)
         else:
-            self._view.scroll_rows(-pixels.y() or round(-angle.y() / NOTCH * NOTCH_PX))
+            self._view.scroll_rows(scroll_pixels(event))
 
     def viewportEvent(self, event: QEvent) -> bool:
         """Zoom by pinching; forget the pointer when it leaves."""

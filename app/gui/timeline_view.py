@@ -14,13 +14,14 @@ from syncscope.app.gui.overlay import Scene
 from syncscope.app.gui.range_statistics import RangeStatistics, range_statistics
 from syncscope.app.gui.row_headers import HEADERS_PX, RowHeaders
 from syncscope.app.gui.row_layout import Layout, Place, lay_out
-from syncscope.app.gui.row_source import NoRows, Row, RowSource, Spot, find_span
+from syncscope.app.gui.row_source import NoRows, Row, RowSource, Spot
+from syncscope.app.gui.span_commands import SpanCommands
 from syncscope.app.gui.span_labels import SpanLabels
 from syncscope.app.gui.theme import CATEGORIES, TITLES, pattern_font
 from syncscope.app.gui.time_ruler import TimeRuler
 from syncscope.app.gui.time_text import duration_text
 from syncscope.app.gui.time_window import TimeWindow
-from syncscope.app.gui.timeline_plot import TimelinePlot
+from syncscope.app.gui.timeline_plot import TimelinePlot, scroll_pixels
 from syncscope.app.gui.view_state import NOTHING, Range, ViewState
 
 HIT_PX = 2
@@ -34,7 +35,6 @@ BAR_STEPS = 10_000
 """Resolution of the scroll bar of time."""
 
 NO_ROWS = NoRows()
-ANY_CATEGORY = (1 << len(CATEGORIES)) - 1
 
 
 class TimelineView(QWidget):
@@ -47,6 +47,7 @@ class TimelineView(QWidget):
         super().__init__(parent)
         self.state = state
         self.navigation = Navigation(state, self._extent)
+        self._spans = SpanCommands(state, lambda: self.source, self.navigation, self._pointer_time)
         self.row_layout = Layout((), 0, 0)
         self._scroll_px = 0
         self._statistics: RangeStatistics | None = None
@@ -68,24 +69,12 @@ class TimelineView(QWidget):
             "pan_right": lambda: self.navigation.pan(PAN),
             "page_up": lambda: self.scroll_rows(-round(self.plot.height() * PAGE)),
             "page_down": lambda: self.scroll_rows(round(self.plot.height() * PAGE)),
-            "focus_selection": self._focus_selection,
-            "fit_selection": self._fit_selection,
-            "zoom_to_range": self._zoom_to_range,
             "show_all": self.navigation.show_all,
             "follow": lambda: state.set_follow(True),
-            "undo_zoom": lambda: self._leave_follow(state.undo_range),
-            "redo_zoom": lambda: self._leave_follow(state.redo_range),
-            "next_span": lambda: self._step_in_lane(1),
-            "previous_span": lambda: self._step_in_lane(-1),
-            "next_dependency": lambda: self._step_along(1, 0),
-            "last_dependency": lambda: self._step_along(1, -1),
-            "previous_dependency": lambda: self._step_along(-1, 0),
-            "first_dependency": lambda: self._step_along(-1, -1),
-            "measure_selection": self._measure_selection,
-            "mark": self._mark,
-            "unmark": lambda: state.set_marks(state.marks[:-1]),
+            "undo_zoom": self.navigation.undo,
+            "redo_zoom": self.navigation.redo,
             "toggle_buffers": lambda: state.arrange(state.arrangement.toggle_buffers()),
-            "clear": self._clear,
+            **self._spans.commands,
         }
         self._connect()
 
@@ -131,7 +120,7 @@ class TimelineView(QWidget):
         state.follow_changed.connect(self._show_follow)
         self.plot.resized.connect(self.lay_out)
         self._follow.clicked.connect(state.set_follow)
-        self.headers.wheel.connect(self.plot.wheelEvent)
+        self.headers.wheel.connect(lambda event: self.scroll_rows(scroll_pixels(event)))
         self._rows_bar.valueChanged.connect(lambda y: self.scroll_rows(y - self._scroll_px))
         self._time_bar.valueChanged.connect(self._scroll_time)
 
@@ -239,7 +228,7 @@ class TimelineView(QWidget):
 
     def show_selection(self) -> None:
         """Bring the selected span into view."""
-        spot = self._selected()
+        spot = self._spans.selected()
         if spot is not None:
             self._reveal(spot)
 
@@ -321,21 +310,13 @@ class TimelineView(QWidget):
         """Select what is at a pixel; on empty ground clear."""
         ref = self.ref_at(x, y)
         if ref == NOTHING:
-            self._clear()
+            self._spans.clear()
         else:
             self.state.select(ref)
 
-    def _clear(self) -> None:
-        self.state.select(NOTHING)
-        self.state.set_path(())
-        self.state.measure(None)
-
-    def _selected(self) -> Spot | None:
-        return find_span(self.rows, self.state.selection)
-
     def _show_selection(self, ref: int) -> None:
         """Bring what was selected into view, and tell it to a screen reader."""
-        spot = self._selected()
+        spot = self._spans.selected()
         if spot is not None:
             self._reveal(spot)
             name, title = self.source.names[spot.name], TITLES[CATEGORIES[spot.category]]
@@ -360,73 +341,3 @@ class TimelineView(QWidget):
         above = place.y - self.row_layout.pinned_px
         if above < 0 or below > 0:
             self.scroll_rows(above if above < 0 else min(below, above))
-
-    def _focus_selection(self) -> None:
-        """Centre the selection; zoom to it if it is centred."""
-        spot = self._selected()
-        if spot is None:
-            return
-        before = self.state.range
-        self.navigation.centre((spot.begin_ns + spot.end_ns) // 2)
-        if self.state.range == before:
-            self._fit_selection()
-
-    def _fit_selection(self) -> None:
-        spot = self._selected()
-        if spot is not None:
-            self.navigation.fit(spot.begin_ns, spot.end_ns)
-
-    def _zoom_to_range(self) -> None:
-        if self.state.measured is not None:
-            self.navigation.fit(*self.state.measured)
-        else:
-            self._fit_selection()
-
-    def _leave_follow(self, then: Callable[[], None]) -> None:
-        self.state.set_follow(False)
-        then()
-
-    def _step_in_lane(self, direction: int) -> None:
-        """Select the span beside the selected one."""
-        spot = self._selected()
-        if spot is not None:
-            lane = self.rows[spot.row].lanes[spot.lane]
-            index = lane.neighbour(spot.index, direction, ANY_CATEGORY)
-            if index >= 0:
-                self.state.select(lane.get(index)[5])
-
-    def _step_along(self, direction: int, which: int) -> None:
-        """Select what is joined to the selection: the nearest (0) or the last (-1) that way."""
-        spot = self._selected()
-        if spot is None:
-            return
-        path = self.state.path
-        refs = path if spot.ref in path else self.source.links(spot.ref)
-        found = [find_span(self.rows, ref) for ref in refs if ref != spot.ref]
-        others = sorted(
-            (each for each in found if each is not None),
-            key=lambda each: (each.begin_ns, each.ref),
-        )
-        here = (spot.begin_ns, spot.ref)
-        that_way = [
-            each for each in others if ((each.begin_ns, each.ref) > here) == (direction > 0)
-        ]
-        if that_way:
-            self.state.select(that_way[:: 1 if direction > 0 else -1][which].ref)
-
-    def _measure_selection(self) -> None:
-        spot = self._selected()
-        if spot is not None:
-            self.state.measure((spot.begin_ns, spot.end_ns))
-
-    def _mark(self) -> None:
-        """Keep what is measured, what is selected, or where the pointer is."""
-        spot = self._selected()
-        if self.state.measured is not None:
-            mark = self.state.measured
-        elif spot is not None:
-            mark = (spot.begin_ns, spot.end_ns)
-        else:
-            mark = (self._pointer_time(),) * 2
-        if mark not in self.state.marks:
-            self.state.set_marks((*self.state.marks, mark))

@@ -1,12 +1,14 @@
 """The timeline as a user drives it: what is drawn where, and what wheel, drag, click and key do."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QAccessible, QColor, QImage
 from PySide6.QtTest import QTest
 
@@ -949,6 +951,27 @@ def test_a_long_recording_is_drawn_at_nanoseconds(view, rows):
     assert near(pixel(view, image, QPoint(last - 2, y)), colour_of("kernel"))
     assert near(pixel(view, image, QPoint(first - 2, y)), ground(view, "stream"), 2)
     assert near(pixel(view, image, QPoint(last + 2, y)), ground(view, "stream"), 2)
+
+
+def test_a_closed_timeline_leaves_nothing_behind(qapp, rows):
+    state = ViewState()
+    state.set_recording(MadeRecording(rows))
+    gone = []
+    for _ in range(3):
+        view = TimelineView(state)
+        view.show()
+        view.grab()
+        gone.append(weakref.ref(view))
+        view.close()
+        view.deleteLater()
+        del view
+        qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        qapp.processEvents()
+        gc.collect()
+    assert [each() for each in gone] == [None] * 3
+    state.select(rows.kernel)
+    state.set_range(5, 500)
+    state.grow()
 
 
 @pytest.mark.skipif("QT_SCALE_FACTOR" in os.environ, reason="is what this test runs")

@@ -92,7 +92,7 @@ def still(n_spans: int) -> None:
 def live(seconds: float) -> None:
     """Follow 200,000 spans a second; the rings are full before, so that memory is at its most."""
     per_frame, n_frames = round(LIVE_RATE * FRAME_S), int(seconds / FRAME_S)
-    full = 3 << 19
+    full = 3 << 20
     trace, changes = long_run(full + per_frame * n_frames)
     recording = Recording(HEADER)
     recording.extend(

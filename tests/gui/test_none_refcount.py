@@ -1,5 +1,6 @@
 """Drawing takes no reference from None: where it did (PySide6 6.12 on Python 3.11), apps died."""
 
+import gc
 import sys
 
 import pytest
@@ -47,10 +48,12 @@ def test_none_keeps_its_references_over_300_frames(qtbot, qapp, monkeypatch):
 
     for k in range(20):
         frame(k)
+    gc.collect()  # what earlier tests left would give its references back during this one
     drawn.clear()
     before = sys.getrefcount(None)
     for k in range(20, 20 + FRAMES):
         frame(k)
+    gc.collect()
     lost = before - sys.getrefcount(None)
     assert len(drawn) >= FRAMES
-    assert lost < FRAMES / 10
+    assert lost < FRAMES  # a call that loses one is made at least once a frame

@@ -40,7 +40,10 @@ CLICK_PX = 4
 
 
 class LatencyPlot(pg.PlotWidget):
-    """Draws the tokens of a recording; `chosen` tells the step that was clicked or entered.
+    """Draws the tokens of a recording, and lets one be chosen.
+
+    `chosen` tells the step that was clicked or entered, `pointed` the token that is marked, `noted`
+    what of the tokens cannot be seen.
 
     Left and right choose a token, PgUp and PgDn ten on, Home and End the first and the last; Enter
     shows it on the timeline, 0 shows all tokens.  The wheel zooms, a drag moves.
@@ -48,6 +51,7 @@ class LatencyPlot(pg.PlotWidget):
 
     chosen = Signal(object)
     pointed = Signal(object)
+    noted = Signal(str)
 
     def __init__(self, state: ViewState, parent: QWidget | None = None) -> None:
         super().__init__(parent, background=None)
@@ -171,8 +175,8 @@ class LatencyPlot(pg.PlotWidget):
         self._draw_changes(x0, x1, top * HEADROOM)
         beyond = n_beyond(columns, top * HEADROOM)
         set_label(self.getAxis("left"), f"µs{how}", self._state.theme)
-        note = columns_text(columns.steps_per_column, beyond)
-        set_label(self.getAxis("bottom"), note, self._state.theme)
+        set_label(self.getAxis("bottom"), "step", self._state.theme)
+        self.noted.emit(columns_text(columns.steps_per_column, beyond))
 
     def _draw_figures(self, x0: float, x1: float) -> None:
         """Draw median and p99 over the steps of each plan; the newest have labels."""

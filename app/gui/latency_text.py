@@ -132,14 +132,13 @@ def token_text(token: Any, header: Mapping[str, Any]) -> str:
 
 
 def columns_text(steps_per_column: int, beyond: int) -> str:
-    """Say what a column of the plot is, and what does not fit."""
-    text = "step"
+    """Say what a column of the plot is, and what does not fit; empty if each is one token."""
+    parts = []
     if steps_per_column > 1:
-        text += f"  ·  downsampled: a column is the mean of {steps_per_column:,} steps, "
-        text += "the line their longest"
+        parts.append(f"downsampled {steps_per_column:,}:1 (areas: mean, line: longest)")
     if beyond:
-        text += f"  ·  {beyond:,} beyond the top"
-    return text
+        parts.append(f"{beyond:,} beyond the top")
+    return "  ·  ".join(parts)
 
 
 def change_labels(

@@ -58,6 +58,10 @@ class LatencyView(QWidget):
         self.token = QLabel()
         self.token.setObjectName("latency_token")
         self.token.setAccessibleName("Chosen token")
+        self.token.setWordWrap(True)
+        self.note = QLabel()
+        self.note.setObjectName("latency_note")
+        self.note.setAccessibleName("What the plot leaves out")
         self.copy = QToolButton()
         self.copy.setText("Copy")
         self.copy.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -78,6 +82,7 @@ class LatencyView(QWidget):
         state.theme_changed.connect(self._show_theme)
         self.plot.chosen.connect(self._show_step)
         self.plot.pointed.connect(self._show_token)
+        self.plot.noted.connect(self.note.setText)
         self.copy.clicked.connect(self.figures.copy)
         self.refresh()
 
@@ -111,7 +116,10 @@ class LatencyView(QWidget):
         outer.setSpacing(2)
         outer.addLayout(top)
         outer.addWidget(self.splitter, 1)
-        outer.addWidget(self.token)
+        bottom = QHBoxLayout()
+        bottom.addWidget(self.token, 1)
+        bottom.addWidget(self.note)
+        outer.addLayout(bottom)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Catch up with what came in while nothing was to be seen."""

@@ -30,6 +30,7 @@ from syncscope.app.report.markdown import render_markdown
 from syncscope.app.report.text import render_text
 from syncscope.app.results import BenchResult
 from syncscope.app.session import Progress, run_bench
+from syncscope.app.spool import SUFFIX as SPOOL
 from syncscope.app.variants import Variant, each_dropped, preset_variant
 from syncscope.app.workload import DEFAULT_PROMPT, Workload
 from syncscope.kernels.registry import list_models, load_model
@@ -109,9 +110,10 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="syncscope",
         description="Which GPU syncs does an inference engine need, and what do they cost?",
-        epilog="Other commands: syncscope models, devices, conformance, calibrate.  Exit codes: "
-        "0 fine; 1 hazard, mismatch or failed gate; 2 usage; 3 device or file trouble; "
-        "130 interrupted.",
+        epilog="Desktop app: syncscope [FILE] [--trace FILE] [--compare FILE] [--run] "
+        "[--theme dark|light] [--size WxH] [--screenshot FILE] [--panel NAME].  Other commands: "
+        "syncscope models, devices, conformance, calibrate.  Exit codes: 0 fine; 1 hazard, "
+        "mismatch or failed gate; 2 usage; 3 device or file trouble; 130 interrupted.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"syncscope {__version__}")
@@ -339,7 +341,7 @@ def bench(arguments: Sequence[str]) -> int:
     """Run the headless benchmark."""
     options = _bench_parser().parse_args(arguments)
     if not options.no_gui:
-        raise UsageError("the desktop app is not built yet; use syncscope --no-gui")
+        raise UsageError("options of the benchmark need --no-gui: add it, or see syncscope --help")
     if not 1 <= options.rounds <= 1000:
         raise UsageError(f"--rounds {options.rounds}: must be in 1..1000")
     if options.seed < 0:
@@ -509,8 +511,35 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+DESKTOP_OPTIONS = frozenset(
+    ("--trace", "--compare", "--run", "--theme", "--size", "--screenshot", "--panel")
+)
+"""What the desktop app takes; any other option is the benchmark's."""
+
+TIMELINE_ENDS = (".json", ".json.gz", SPOOL)
+
+
+def _is_for_desktop(argv: Sequence[str]) -> bool:
+    """Whether arguments name no option but the desktop app's, and a timeline if they begin so."""
+    options = {each.partition("=")[0] for each in argv if each.startswith("-")}
+    begins_with_option = not argv or argv[0].startswith("-")
+    return options <= DESKTOP_OPTIONS and (
+        begins_with_option or argv[0].endswith(TIMELINE_ENDS) or os.path.isfile(argv[0])
+    )
+
+
+def main(
+    arguments: Sequence[str] | None = None, desktop: Callable[[Sequence[str]], int] | None = None
+) -> int:
+    """Run the command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None
+        Those of the process if None.
+    desktop : callable or None
+        Runs the desktop app; without it there is none.
+    """
     argv = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -518,6 +547,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if argv and argv[0] in COMMANDS:
             return COMMANDS[argv[0]](argv[1:])
+        if desktop is not None and _is_for_desktop(argv):
+            return desktop(argv)
         if argv and not argv[0].startswith("-"):
             raise UsageError(
                 f"unknown command {argv[0]}; known: {', '.join(COMMANDS)}, or --no-gui"

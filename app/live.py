@@ -18,6 +18,7 @@ from syncscope.app.live_worker import LiveWorker
 from syncscope.app.outbox import Outbox
 from syncscope.app.pace import Pace
 from syncscope.app.spool import Spool
+from syncscope.sched_core.records import Plan
 
 __all__ = ["OVER", "STATES", "Harm", "LiveBatch", "LiveRequest", "LiveSession", "PlanChange"]
 
@@ -54,6 +55,11 @@ class LiveSession:
         base_ns.
         """
         return self._worker.header
+
+    @property
+    def baseline(self) -> Plan | None:
+        """The plan without passes; None until it is known."""
+        return self._worker.baseline
 
     @property
     def is_alive(self) -> bool:

@@ -34,6 +34,7 @@ from syncscope.app.variants import Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
 from syncscope.sched_core.errors import FileError, KernelFault, SyncscopeError, UsageError
+from syncscope.sched_core.records import Plan
 
 FULL_SECONDS = 0.005
 """How long a run that may not go on until something is taken sleeps before it looks again."""
@@ -72,6 +73,7 @@ class LiveWorker:
         spool: Spool | None,
     ) -> None:
         self.header: Mapping[str, Any] = {}
+        self.baseline: Plan | None = None
         self.stop_asked = threading.Event()
         self._request = request
         self._pace = pace
@@ -118,7 +120,7 @@ class LiveWorker:
         model = load_model(request.model, request.seed)
         prompt = tuple(model.tokenizer.encode(request.prompt))
         self._workload = Workload(model, prompt, request.n_tokens, request.ubatch)
-        self._baseline = self._workload.plan()
+        self._baseline = self.baseline = self._workload.plan()
         check_streams(request.late, self._baseline)
         self._plan = lru_cache(MAX_PLANS)(self._make_plan)
         self._variant = preset_variant(

@@ -12,7 +12,7 @@ class Action:
     Parameters
     ----------
     id : str
-        The window has a method ``on_<id>`` that does it.
+        What `main_window` finds the command by.
     text : str
         Title, with an ampersand before the letter that chooses it in its menu.
     menu : str
@@ -23,6 +23,8 @@ class Action:
         What it does, one line.
     checkable : bool
         Whether it is on or off.
+    on_timeline : bool
+        Whether its keys count only while the timeline has the focus; elsewhere they mean others.
     """
 
     id: str
@@ -31,21 +33,23 @@ class Action:
     keys: tuple[str, ...] = ()
     tip: str = ""
     checkable: bool = False
-
-    @property
-    def title(self) -> str:
-        """The text without its ampersand."""
-        return self.text.replace("&", "")
+    on_timeline: bool = False
 
 
 MENUS = ("&File", "&Run", "&View", "&Help")
 
 ACTIONS = (
     Action("open", "&Open…", "&File", ("Ctrl+O",), "Open a recorded timeline"),
-    Action("compare", "&Compare with…", "&File", ("Ctrl+Shift+O",), "Show a second recording below"),
+    Action(
+        "compare", "&Compare with…", "&File", ("Ctrl+Shift+O",), "Show a second recording below"
+    ),
     Action("save", "&Save timeline…", "&File", ("Ctrl+S",), "Save as JSON that Perfetto opens too"),
-    Action("export_csv", "Export range as CS&V…", "&File", ("Ctrl+E",), "Spans of the measured range"),
-    Action("export_image", "Export &picture…", "&File", ("Ctrl+Shift+E",), "PNG or SVG of the timeline"),
+    Action(
+        "export_csv", "Export range as CS&V…", "&File", ("Ctrl+E",), "Spans of the measured range"
+    ),
+    Action(
+        "export_image", "Export &picture…", "&File", ("Ctrl+Shift+E",), "PNG or SVG of the timeline"
+    ),
     Action("close_recording", "C&lose recording", "&File", ("Ctrl+W",), "Forget what is shown"),
     Action("quit", "&Quit", "&File", ("Ctrl+Q",), "End the app"),
     Action("run", "&Run", "&Run", ("F5",), "Begin a run with what the run bar says"),
@@ -53,12 +57,21 @@ ACTIONS = (
     Action("step", "&Step one token", "&Run", ("F10",), "Issue one step and pause"),
     Action("stop", "S&top", "&Run", ("Shift+F5",), "End the run; what was recorded stays"),
     Action("hazards", "Allow &hazards", "&Run", (), "Run also what is not proved to be safe", True),
-    Action("follow", "&Follow live", "&View", ("Space",), "Keep the newest span in sight", True),
-    Action("whole", "Whole &recording", "&View", ("0", "Home"), "Show all of the time"),
+    Action(
+        "follow", "&Follow live", "&View", ("Space",), "Keep the newest span in sight", True, True
+    ),
+    Action(
+        "whole",
+        "Whole &recording",
+        "&View",
+        ("0", "Home"),
+        "Show all of the time",
+        on_timeline=True,
+    ),
     Action("find", "F&ind…", "&View", ("Ctrl+F", "/"), "Search sites, kinds and verdicts"),
     Action("find_next", "Find &next", "&View", ("F3",), "Go to the next hit"),
     Action("find_previous", "Find p&revious", "&View", ("Shift+F3",), "Go to the hit before"),
-    Action("buffers", "&Buffer rows…", "&View", ("B",), "Show who reads and writes a buffer"),
+    Action("buffers", "&Buffer rows…", "&View", ("Ctrl+B",), "Show who reads and writes a buffer"),
     Action("theme", "&Light theme", "&View", ("Ctrl+T",), "Light instead of dark", True),
     Action("reset_layout", "Reset &layout", "&View", (), "Put all panels back"),
     Action("palette", "&Commands…", "&Help", ("Ctrl+Shift+P", "Ctrl+P"), "Find a command by name"),
@@ -66,33 +79,3 @@ ACTIONS = (
     Action("about", "&About Syncscope", "&Help", (), "Version and licence"),
 )
 """Commands in the order of their menus."""
-
-TIMELINE_KEYS = (
-    ("W, +, Ctrl+wheel", "zoom in about the pointer"),
-    ("S, -, Ctrl+wheel", "zoom out about the pointer"),
-    ("A, ←, Shift+wheel", "move left"),
-    ("D, →, Shift+wheel", "move right"),
-    ("wheel, PgUp, PgDn", "scroll rows"),
-    ("drag", "measure a range"),
-    ("Alt+drag", "zoom to a range"),
-    ("middle-drag, Shift+drag", "move"),
-    ("F, Enter", "zoom to the selection"),
-    ("Backspace, Alt+←", "undo the last zoom"),
-    ("Alt+→", "redo it"),
-    ("Home, 0", "whole recording"),
-    ("End, Space", "follow the newest span"),
-    (", .", "previous, next span in the row"),
-    ("[ ]", "follow a dependency back, on"),
-    ("R", "measure the selection"),
-    ("M, Shift+M", "mark the range; take the last mark away"),
-    ("Esc", "clear"),
-)
-"""Keys that the timeline itself takes while it has the focus, for the key sheet."""
-
-
-def find_action(id: str) -> Action:
-    """Return the command of that id; KeyError if there is none."""
-    for action in ACTIONS:
-        if action.id == id:
-            return action
-    raise KeyError(id)

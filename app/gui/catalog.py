@@ -152,11 +152,14 @@ class Catalog:
         return self.facts[int(self.change_index(step))] if self.facts else None
 
     def look_up(self, table: npt.NDArray[Any], spans: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return what a table of shape (changes, sites, 2) says of each span."""
+        """Return what a table of shape (changes, sites, 2) says of each span.
+
+        What is out of the table is clipped: another thread may look while spans are overwritten.
+        """
         at = 2 * spans["op"].astype(np.int64) + spans["role"]
         if len(table) > 1:
-            at += self.change_index(spans["step"]) * (2 * len(self.sites))
-        found: npt.NDArray[Any] = table.reshape(-1)[at]
+            at += self.change_index(spans["step"]) * (2 * table.shape[1])
+        found: npt.NDArray[Any] = table.reshape(-1).take(at, mode="clip")
         return found
 
     def categories(self, spans: npt.NDArray[Any]) -> Table:

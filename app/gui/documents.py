@@ -12,19 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QIODevice, QPoint
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QImage, QRegion
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
-from syncscope.app.gui.recording import Recording, SpanRow
+from syncscope.app.gui.recording import Recording
+from syncscope.app.gui.span_row import SpanRow
 from syncscope.app.gui.tasks import Progress
 from syncscope.app.report.atomic import write_atomic
 from syncscope.app.report.chrome_trace import read_traces, write_trace
-from syncscope.app.spool import convert_spool, read_spool
+from syncscope.app.spool import SUFFIX, convert_spool, read_spool
+from syncscope.app.trace_changes import is_baseline
 from syncscope.sched_core.errors import FileError
 from syncscope.sched_core.trace import Trace
 
-SPOOL_SUFFIX = ".spool"
 CSV_HEADER = (
     "span",
     "lane",
@@ -51,11 +52,13 @@ def open_recordings(path: Path, progress: Progress) -> tuple[Recording, ...]:
     """
     progress(0, 2)
     traces: tuple[Trace, ...]
-    traces = (read_spool(path),) if path.suffix == SPOOL_SUFFIX else read_traces(path)
+    traces = (read_spool(path),) if path.suffix == SUFFIX else read_traces(path)
     if not traces:
         raise FileError(f"cannot read {path}: it holds no run")
     progress(1, 2)
-    return tuple(Recording.from_trace(trace) for trace in traces)
+    plans = (plan for trace in traces for plan in trace.plans)
+    baseline = next(filter(is_baseline, plans), None)
+    return tuple(Recording.from_trace(trace, baseline) for trace in traces)
 
 
 def save_recording(recording: Recording, spool: Path | None, target: Path) -> None:
@@ -71,18 +74,17 @@ def save_recording(recording: Recording, spool: Path | None, target: Path) -> No
         write_trace(recording.to_trace(), target)
 
 
-def csv_chunks(
-    recording: Recording, t0_ns: int, t1_ns: int, progress: Progress
-) -> Iterator[bytes]:
+def csv_chunks(recording: Recording, t0_ns: int, t1_ns: int, progress: Progress) -> Iterator[bytes]:
     """Yield the spans that touch a range of time as lines of CSV, oldest first."""
     refs = recording.refs_between(t0_ns, t1_ns)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADER)
     for i, ref in enumerate(refs):
-        row = recording.span(ref)
-        if row is not None:
-            writer.writerow(_cells(row))
+        try:
+            writer.writerow(_cells(recording.span(int(ref))))
+        except IndexError:
+            continue  # a live run has overwritten it meanwhile
         if i % CHUNK == CHUNK - 1:
             progress(i, len(refs))
             yield text.getvalue().encode()
@@ -92,11 +94,11 @@ def csv_chunks(
 
 
 def _cells(row: SpanRow) -> tuple[object, ...]:
-    exactness = "bounded" if row.bounded else "lower bound" if row.lower_bound else "exact"
+    exactness = "bounded" if row.is_bounded else "lower bound" if row.is_lower_bound else "exact"
     return (
         row.ref,
         row.lane,
-        row.site,
+        row.site.name,
         row.phase,
         row.step,
         row.kind,
@@ -130,7 +132,7 @@ def save_image(image: QImage, target: Path) -> None:
     """
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    if not image.save(buffer, "PNG"):
+    if not image.save(buffer, b"PNG"):
         raise FileError(f"cannot write {os.fspath(target)}: Qt could not make a PNG of it")
     write_atomic(target, [bytes(buffer.data().data())])
 
@@ -149,5 +151,5 @@ def save_svg(widget: QWidget, target: Path) -> None:
     generator.setSize(widget.size())
     generator.setViewBox(widget.rect())
     generator.setTitle("Syncscope timeline")
-    widget.render(generator, QPoint(), flags=QWidget.RenderFlag.DrawChildren)
+    widget.render(generator, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
     write_atomic(target, [bytes(buffer.data().data())])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from syncscope.app.gui.documents import (
-    SPOOL_SUFFIX,
     open_recordings,
     save_csv,
     save_image,
@@ -17,13 +17,13 @@ from syncscope.app.gui.documents import (
     save_svg,
 )
 from syncscope.app.gui.recording import Recording
-from syncscope.app.spool import Spool, unfinished
+from syncscope.app.spool import SUFFIX, Spool, unfinished
 from syncscope.sched_core.errors import FileError
 
 if TYPE_CHECKING:
     from syncscope.app.gui.main_window import MainWindow
 
-TIMELINES = f"Timelines (*.json *.json.gz *{SPOOL_SUFFIX});;All files (*)"
+TIMELINES = f"Timelines (*.json *.json.gz *{SUFFIX});;All files (*)"
 Button = QMessageBox.StandardButton
 
 
@@ -96,8 +96,11 @@ class FileCommands:
     def _fill_recent(self) -> None:
         self.recent_menu.clear()
         for path in self._window.settings.recent:
-            self.recent_menu.addAction(path, lambda path=path: self.open(Path(path)))
+            self.recent_menu.addAction(path).triggered.connect(partial(self._open_recent, path))
         self.recent_menu.setEnabled(bool(self._window.settings.recent))
+
+    def _open_recent(self, path: str, _checked: bool) -> None:
+        self.open(Path(path))
 
     # ---- saving ---------------------------------------------------------------------------------
 
@@ -192,8 +195,11 @@ class FileCommands:
         answer = self._ask_unsaved()
         if answer == Button.Save:
             self._window.controller.end()
-            self._save(self._window.close)
+            self._save(self._close)
         return answer == Button.Discard
+
+    def _close(self) -> None:
+        self._window.close()
 
     def _ask_unsaved(self) -> Button:
         return QMessageBox.question(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from syncscope.app.gui.actions import ACTIONS, TIMELINE_KEYS
+from syncscope.app.gui.actions import ACTIONS
+from syncscope.app.gui.timeline_keys import BINDINGS, MOUSE
 
 Line = tuple[str, str]
 
@@ -13,12 +14,8 @@ Line = tuple[str, str]
 def sections() -> tuple[tuple[str, tuple[Line, ...]], ...]:
     """Return the headings of the sheet, each with its keys and what they do."""
     commands = tuple((", ".join(each.keys), each.tip) for each in ACTIONS if each.keys)
-    half = len(commands) // 2 + 1
-    return (
-        ("Timeline", TIMELINE_KEYS),
-        ("Window", commands[:half]),
-        ("", commands[half:]),
-    )
+    timeline = tuple((", ".join(each.keys), each.text) for each in BINDINGS)
+    return (("Timeline", timeline), ("Window", commands), ("Mouse on the timeline", MOUSE))
 
 
 class KeySheet(QDialog):
@@ -30,8 +27,10 @@ class KeySheet(QDialog):
         self.setObjectName("key_sheet")
         layout = QHBoxLayout(self)
         layout.setSpacing(28)
-        for title, lines in sections():
-            layout.addLayout(_column(title, lines))
+        keys, window, mouse = (_column(title, lines) for title, lines in sections())
+        window.addLayout(mouse)
+        layout.addLayout(keys)
+        layout.addLayout(window)
 
     def keyPressEvent(self, event: object) -> None:
         """Close."""

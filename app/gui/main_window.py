@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class MainWindow(QMainWindow):
             self.addDockWidget(area, self.docks[name])
             self.docks[name].show()
         bottom = [self.docks[name] for name, _, area in DOCKS if area == BOTTOM]
-        for first, second in zip(bottom, bottom[1:], strict=False):
+        for first, second in pairwise(bottom):
             self.tabifyDockWidget(first, second)
         bottom[0].raise_()
         width = max(self.width(), 1280)
@@ -167,6 +168,9 @@ class MainWindow(QMainWindow):
         action.setToolTip(record.tip)
         action.setStatusTip(record.tip)
         action.setCheckable(record.checkable)
+        if record.on_timeline:
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            self.timeline.addAction(action)
         do = self._commands()[record.id]
         if record.checkable:
             action.triggered.connect(do)
@@ -258,6 +262,7 @@ class MainWindow(QMainWindow):
         text = "HAZARD RUN: results are not to be trusted" if harmed else "HAZARDS ALLOWED"
         self.banner.hazard.setText(text)
         self.banner.hazard.setVisible(harmed or self.variant.allow_hazards)
+        self.view.set_watermark("HAZARD RUN" if harmed else "")
 
     def _show_variant(self) -> None:
         self.actions_by_id["hazards"].setChecked(self.variant.allow_hazards)

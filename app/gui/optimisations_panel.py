@@ -1,4 +1,4 @@
-"""One toggle per pass, with what is known of it: proved or refused, what it removes, what it gained."""
+"""One toggle per pass, with what is known of it: its state, what it removes, what it gained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from syncscope.app.gui.origin import origin_word
 from syncscope.app.gui.recording import Recording
+from syncscope.app.gui.toggle_effects import ToggleEffect, toggle_effects
 from syncscope.app.gui.variant_state import VariantState
 from syncscope.app.gui.view_state import ViewState
 from syncscope.app.optimisations import PassState
@@ -33,6 +35,7 @@ GLYPHS: Mapping[str, str] = {
 
 UNKNOWN = "run to see what it would do"
 SWITCHABLE = ("proved", "no site")
+EFFECTS_SHOWN = 4
 
 
 def state_text(state: PassState) -> str:
@@ -61,11 +64,12 @@ def details_text(state: PassState) -> str:
     return "\n".join(lines)
 
 
-def effect_text(before: frozenset[str], after: frozenset[str], change_us: float, how: str) -> str:
+def effect_text(effect: ToggleEffect, how: str) -> str:
     """Say what a change of plan did to the time per token."""
-    parts = [f"+{each}" for each in sorted(after - before)]
-    parts += [f"−{each}" for each in sorted(before - after)]
-    return f"{' '.join(parts) or 'drops'}: {change_us:+,.1f} µs per token ({how})"
+    parts = [f"+{each}" for each in (*effect.added, *effect.restored)]
+    parts += [f"−{each}" for each in (*effect.removed, *effect.dropped)]
+    change_us = effect.effect.difference_ns / 1000
+    return f"{' '.join(parts) or 'same plan'}: {change_us:+,.1f} µs per token ({how})"
 
 
 class PassRow(QFrame):
@@ -105,8 +109,12 @@ class PassRow(QFrame):
         box = QSpinBox(minimum=parameter.low, maximum=parameter.high, value=parameter.default)
         box.setPrefix(f"{parameter.name} ")
         box.setAccessibleName(f"{self.name} {parameter.name}")
-        box.valueChanged.connect(lambda _: self.toggle.isChecked() and self._switch(True))
+        box.valueChanged.connect(self._change_number)
         return box
+
+    def _change_number(self) -> None:
+        if self.toggle.isChecked():
+            self._switch(True)
 
     def _switch(self, on: bool) -> None:
         value = None if self.number is None else self.number.value()
@@ -203,14 +211,7 @@ class OptimisationsPanel(QWidget):
 
 
 def effects_text(recording: Recording) -> str:
-    """Say what each change of plan did, the newest last."""
-    passes = [frozenset(each.planned.plan.passes) for each in recording.changes]
-    how = "simulated" if recording.header.get("simulated") else "measured"
-    lines = [
-        effect_text(
-            passes[each.change - 1], passes[each.change], each.difference_ns / 1000, how
-        )
-        for each in recording.latency.effects()[-4:]
-        if each.change < len(passes)
-    ]
+    """Say what the newest changes of plan did, the newest last."""
+    how = origin_word(recording.header)
+    lines = [effect_text(each, how) for each in toggle_effects(recording)[-EFFECTS_SHOWN:]]
     return "\n".join(lines) or "a toggle is measured once tokens before and after it are steady"

@@ -43,8 +43,7 @@ class PassWatch(QObject):
         baseline, rules = window.controller.baseline, window.controller.rules
         if baseline is None:
             return
-        preset, passes, drop, _ = window.variant.request()
-        variant = preset_variant(preset, passes, drop)
+        variant = preset_variant(*window.variant.request())
         window.tasks.start(
             TITLE,
             lambda progress: find_states(baseline, variant, rules, progress),

@@ -8,7 +8,7 @@ row.  A row comes into being with its first span.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,13 +253,19 @@ class Rows:
 
         Words are looked for in phase, site, kind, direction and verdict, capitals or not.
         """
+        return self.searcher(text)()
+
+    def searcher(self, text: str) -> Callable[[], Ints]:
+        """Return a search, as `search`, that another thread may carry out while spans come in.
+
+        It looks at what is in memory now; of spans that are overwritten meanwhile it may be wrong.
+        """
         words = text.lower().split()
         log = self.log.spans
-        if not words:
-            return np.zeros(0, np.int64)
+        head = log.head
         matches = self.catalog.matches(words)
-        spans = log.view(log.head, log.tail)
-        return log.head + np.flatnonzero(self.catalog.look_up(matches, spans))
+        spans = log.view(head, log.tail if words else head)
+        return lambda: head + np.flatnonzero(self.catalog.look_up(matches, spans))
 
     def same_site(self, ref: int, direction: int) -> int:
         """Return the next (1) or previous (-1) span of a span's site and role, -1 if none is."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
@@ -44,7 +42,6 @@ class RunBar(QWidget):
     """
 
     speed_changed = Signal(float)
-    load_model_wanted = Signal()
 
     def __init__(self, variant: VariantState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,13 +59,14 @@ class RunBar(QWidget):
         self.ubatch = _number("Micro-batch", 1, 65536, LiveRequest().ubatch)
         self.preset = _box("Preset", "Which optimisations are on", available_presets())
         self.speed = _box("Speed", "Of the simulated clock", [name for name, _ in SPEEDS])
-        self.repeat = QToolButton(text="⟳", checkable=True)
+        self.repeat = QToolButton()
+        self.repeat.setText("⟳")
+        self.repeat.setCheckable(True)
         self.repeat.setAccessibleName("Repeat")
         self.repeat.setToolTip("Begin again when the tokens are done")
         self.progress = QProgressBar(textVisible=True)
         self.progress.setAccessibleName("Progress")
         self.progress.setFixedWidth(130)
-        self.buttons: list[QToolButton] = []
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(6, 3, 6, 3)
         self._grid.setHorizontalSpacing(6)
@@ -114,7 +112,6 @@ class RunBar(QWidget):
         for each in buttons:
             each.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
             self._grid.addWidget(each, 1, self._grid.columnCount())
-        self.buttons += buttons
 
     def request(self) -> LiveRequest:
         """Return what the fields ask for."""
@@ -133,10 +130,6 @@ class RunBar(QWidget):
             repeat=self.repeat.isChecked(),
             speed=SPEEDS[self.speed.currentIndex()][1],
         )
-
-    def set_model(self, path: Path) -> None:
-        """Take a model file."""
-        self.model.setEditText(str(path))
 
     def show_progress(self, done: int, total: int) -> None:
         """Show steps done; a total of 0 is a run without end."""

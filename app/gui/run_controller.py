@@ -41,8 +41,6 @@ class RunController(QObject):
     state_changed = Signal(str)
     progressed = Signal(int, int)
     said = Signal(str)
-    took = Signal(object)
-    ended = Signal()
 
     def __init__(
         self, view: ViewState, variant: VariantState, folder: Path, parent: QObject | None = None
@@ -102,7 +100,7 @@ class RunController(QObject):
             self._session.step()
 
     def stop(self) -> None:
-        """Ask the run to end; `ended` tells when it has."""
+        """Ask the run to end; `state_changed` tells when it has."""
         if self._session is not None:
             self._session.stop()
 
@@ -160,7 +158,6 @@ class RunController(QObject):
         for text in (*batch.messages, batch.fault, batch.failure):
             if text:
                 self.said.emit(text)
-        self.took.emit(batch)
 
     def _over(self, state: str) -> None:
         """The run has ended: its device is closed, its recording stays."""
@@ -174,7 +171,6 @@ class RunController(QObject):
         if self._recording is not None:
             self._view.grow()
         self._set_state(state)
-        self.ended.emit()
 
     def _set_state(self, state: str) -> None:
         if state != self.state:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
+from PySide6.QtCore import QByteArray, QSettings
 
 MAX_RECENT = 10
 LAYOUT_VERSION = 1
@@ -35,15 +35,6 @@ class Settings:
     @theme.setter
     def theme(self, name: str) -> None:
         self._store.setValue("theme", name)
-
-    @property
-    def wheel_zooms(self) -> bool:
-        """Whether the plain wheel zooms instead of scrolling rows."""
-        return self._text("wheel_zooms", "no") == "yes"
-
-    @wheel_zooms.setter
-    def wheel_zooms(self, on: bool) -> None:
-        self._store.setValue("wheel_zooms", "yes" if on else "no")
 
     @property
     def recent(self) -> tuple[str, ...]:
@@ -84,9 +75,3 @@ class Settings:
     def _bytes(self, key: str) -> QByteArray:
         value: Any = self._store.value(key)
         return value if isinstance(value, QByteArray) else QByteArray()
-
-
-def state_folder() -> Path:
-    """Return where live recordings are spooled; it may not exist yet."""
-    place = QStandardPaths.StandardLocation.GenericStateLocation
-    return Path(QStandardPaths.writableLocation(place)) / "syncscope" / "live"

@@ -1,4 +1,4 @@
-"""The line at the bottom: what the run does, what was lost or left the memory, what is being done."""
+"""The line at the bottom: state of the run, what was lost or left the memory, work going on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class StatusLine(QStatusBar):
         self.work = QLabel()
         self.bar = QProgressBar(textVisible=False)
         self.bar.setFixedWidth(90)
-        self.cancel = QToolButton(text="Cancel")
+        self.cancel = QToolButton()
+        self.cancel.setText("Cancel")
         self.cancel.clicked.connect(self._cancel)
         self.addWidget(self.state)
         for each in (self.work, self.bar, self.cancel, self.memory):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
+from syncscope.app.optimisations import toggled
 from syncscope.sched_core.passes.registry import PASSES, PRESETS, available_presets
 
 CUSTOM = "custom"
@@ -13,7 +14,7 @@ BARE = "no-graph"
 """The preset without passes, on which a custom choice is built."""
 
 Request = tuple[str, tuple[str, ...], tuple[str, ...], bool]
-"""Preset, passes beside it, syncs dropped, hazards allowed: what `LiveSession.set_variant` takes."""
+"""Preset, passes beside it, syncs dropped, hazards allowed, as for `LiveSession.set_variant`."""
 
 
 class VariantState(QObject):
@@ -45,10 +46,9 @@ class VariantState(QObject):
         self._set(preset, built, ())
 
     def toggle_pass(self, name: str, on: bool, value: int | None = None) -> None:
-        """Switch a pass on, with a value if it takes one, or off."""
-        others = [each for each in self.passes if _id(each) != name]
+        """Switch a pass on, with a value if it takes one, or off with all that need it."""
         text = name if value is None else f"{name}={value}"
-        chosen = {_id(each): each for each in (*others, *((text,) if on else ()))}
+        chosen = {_id(each): each for each in toggled(self.passes, text, on)}
         passes = tuple(chosen[each] for each in PASSES if each in chosen)
         self._set(_preset_of(passes), passes, self.drop)
 

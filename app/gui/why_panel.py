@@ -73,7 +73,7 @@ def path_lines(span: SpanRow) -> tuple[str, ...]:
         return ()
     nodes = [f"step {node.step} {node.site} ({node.role})" for node in finding.path]
     return tuple(
-        f"{one} → {two}: {EDGES[edge].text if edge in EDGES else edge}"
+        f"{one} → {two}: {EDGES.get(edge, edge)}"
         for one, two, edge in zip(nodes, nodes[1:], finding.edges, strict=False)
     )
 

@@ -11,9 +11,9 @@ from syncscope.app.devices import CudaDevice, Device, SimDevice, choose_device, 
 from syncscope.app.live_batch import Harm, LiveBatch, LiveRequest, PlanChange
 from syncscope.app.output import Output, TextStream, first_difference, read_output
 from syncscope.app.workload import Workload
-from syncscope.sched_core.costs import load_profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import UsageError, nearest
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Plan
 from syncscope.sched_core.sim_backend import SimBackend
 

@@ -19,8 +19,8 @@ from syncscope.app.devices import device_rows
 from syncscope.app.gui.variant_state import CUSTOM, VariantState
 from syncscope.app.live import LiveRequest
 from syncscope.kernels.registry import list_models
-from syncscope.sched_core.costs import PROFILES
 from syncscope.sched_core.passes.registry import available_presets
+from syncscope.sched_core.profile import PROFILES
 
 SPEEDS = (
     ("as fast as it goes", 0.0),

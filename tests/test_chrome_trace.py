@@ -113,12 +113,11 @@ def test_several_traces_share_a_file(path):
     assert path.read_bytes() == first
     with pytest.raises(FileError, match="it holds baseline, all"):
         read_trace(path)
-    names = {each["args"]["name"] for each in events(path, "M") if each["name"] == "process_name"}
-    assert names == {
-        "baseline: host (simulated: h200)",
-        "baseline: device 0 (simulated: h200)",
-        "all: host (simulated: h200)",
-        "all: device 0 (simulated: h200)",
+    assert process_names(path) == {
+        "baseline, simulated: h200: host",
+        "baseline, simulated: h200: device 0",
+        "all, simulated: h200: host",
+        "all, simulated: h200: device 0",
     }
 
 
@@ -199,9 +198,9 @@ def process_names(path: Path) -> set[str]:
 
 def test_the_viewer_says_that_times_are_simulated(path):
     write_trace(full_trace(variant={}), path)
-    assert process_names(path) == {"host (simulated: h200)", "device 0 (simulated: h200)"}
+    assert process_names(path) == {"simulated: h200: host", "simulated: h200: device 0"}
     write_trace(full_trace(variant={}, device={}), path)
-    assert process_names(path) == {"host (simulated)", "device 0 (simulated)"}
+    assert process_names(path) == {"simulated: host", "simulated: device 0"}
     write_trace(full_trace(variant={}, simulated=False), path)
     assert process_names(path) == {"host", "device 0 (NVIDIA H200)"}
 

@@ -110,19 +110,21 @@ class TraceEvents:
     def metadata(self) -> Iterator[bytes]:
         """Name the processes (the host, each device) and rows, in the order to show them in.
 
-        Names say that times are simulated, since Perfetto shows no process labels.
+        Names say that times are simulated, since Perfetto shows no process labels; they say it
+        in the middle, which is what it cuts of a long one.
         """
         trace = self.trace
         profile, name = trace.device.get("profile"), trace.device.get("name")
-        origin = f"simulated: {profile}" if profile else "simulated"
-        of_host = f" ({origin})" if trace.simulated else ""
-        of_device = of_host or (f" ({name})" if name else "")
-        titles = {self.number * PIDS_PER_TRACE + HOST_PID: f"host{of_host}"}
+        run = [str(trace.variant["id"])] if trace.variant.get("id") else []
+        if trace.simulated:
+            run.append(f"simulated: {profile}" if profile else "simulated")
+        prefix = ", ".join(run) + ": " if run else ""
+        suffix = f" ({name})" if name and not trace.simulated else ""
+        titles = {self.number * PIDS_PER_TRACE + HOST_PID: "host"}
         for i, lane in enumerate(trace.lanes):
-            titles.setdefault(self._pid(i), f"device {lane.device}{of_device}")
-        variant = f"{trace.variant['id']}: " if trace.variant.get("id") else ""
+            titles.setdefault(self._pid(i), f"device {lane.device}{suffix}")
         for pid, title in sorted(titles.items()):
-            yield _meta("process_name", pid, 0, name=variant + title)
+            yield _meta("process_name", pid, 0, name=prefix + title)
             yield _meta("process_sort_index", pid, 0, sort_index=pid)
         for tid, row in enumerate(self.rows, self.first_tid):
             lane = trace.lanes[row.lane]

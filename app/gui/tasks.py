@@ -7,9 +7,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from syncscope.sched_core.errors import SyncscopeError
+
+LOOK_MS = 15
+"""How often it is looked how far the work is."""
 
 
 class Cancelled(Exception):
@@ -19,14 +22,14 @@ class Cancelled(Exception):
 class Progress:
     """What work is given: it says how far it is, and learns that it is to end.
 
-    Parameters
+    Attributes
     ----------
-    told : callable
-        Called with what is done and what there is in all.
+    position : (int, int)
+        What is done, and what there is in all.
     """
 
-    def __init__(self, told: Callable[[int, int], None]) -> None:
-        self._told = told
+    def __init__(self) -> None:
+        self.position = (0, 0)
         self.cancelled = threading.Event()
 
     def __call__(self, done: int, total: int) -> None:
@@ -39,73 +42,95 @@ class Progress:
         """
         if self.cancelled.is_set():
             raise Cancelled
-        self._told(done, total)
+        self.position = (done, total)
 
 
-class Task(QObject):
-    """One piece of work in a thread of its own; its signals arrive in the window's thread.
+class Task:
+    """One piece of work in a thread of its own.
+
+    The thread touches nothing of Qt: what came of the work is left here, for `Tasks` to find.
 
     Parameters
     ----------
     title : str
     work : callable
         Called with a `Progress`; what it returns goes to `done`.
+    done, failed : callable
+        Called in the window's thread, with the result or with one line that says what is wrong.
     """
 
-    progressed = Signal(int, int)
-    done = Signal(object)
-    failed = Signal(str)
-    ended = Signal()
-
-    def __init__(self, title: str, work: Callable[[Progress], Any], parent: QObject | None) -> None:
-        super().__init__(parent)
+    def __init__(
+        self,
+        title: str,
+        work: Callable[[Progress], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[str], None],
+    ) -> None:
         self.title = title
-        self.position = (0, 0)
-        self._work = work
-        self._progress = Progress(self.progressed.emit)
-        self.progressed.connect(self._note, Qt.ConnectionType.QueuedConnection)
+        self._work, self._done, self._failed = work, done, failed
+        self._progress = Progress()
+        self._tell: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name=title, daemon=True)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What is done, and what there is in all."""
+        return self._progress.position
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its thread has ended."""
+        return not self._thread.is_alive()
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Ask the work to end; neither `done` nor `failed` will tell of it."""
+        """Ask the work to end; neither `done` nor `failed` will be called."""
         self._progress.cancelled.set()
 
     def join(self, seconds: float) -> bool:
         """Wait; return whether it is over."""
         self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self.is_over
 
-    def _note(self, done: int, total: int) -> None:
-        self.position = (done, total)
+    def tell(self) -> None:
+        """Hand on what came of it, once it is over, unless it was cancelled."""
+        if self._tell is not None and not self._progress.cancelled.is_set():
+            self._tell()
 
     def _run(self) -> None:
         try:
             result = self._work(self._progress)
-            if not self._progress.cancelled.is_set():
-                self.done.emit(result)
+            self._tell = lambda: self._done(result)
         except Cancelled:
             pass
         except SyncscopeError as error:
-            self.failed.emit(str(error))
+            self._fail(str(error))
         except Exception as error:  # a defect of ours: say so, and let the app go on
             traceback.print_exc()
-            self.failed.emit(f"{self.title}: {type(error).__name__}: {error}; please report this")
-        finally:
-            self.ended.emit()
+            self._fail(f"{self.title}: {type(error).__name__}: {error}; please report this")
+
+    def _fail(self, text: str) -> None:
+        self._tell = lambda: self._failed(text)
 
 
 class Tasks(QObject):
-    """The work in progress: at most one of each title, the newest."""
+    """The work in progress: of each title the newest counts.
+
+    The window's thread looks at it, so that no signal comes from a thread that Qt does not know.
+    """
 
     changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.running: list[Task] = []
+        self._seen: list[tuple[int, int]] = []
+        self._timer = QTimer(self)
+        self._timer.setInterval(LOOK_MS)
+        self._timer.timeout.connect(self._look)
 
     def start(
         self,
@@ -118,21 +143,25 @@ class Tasks(QObject):
         for each in self.running:
             if each.title == title:
                 each.cancel()
-        task = Task(title, work, self)
-        queued = Qt.ConnectionType.QueuedConnection
-        task.done.connect(done, queued)
-        task.failed.connect(failed, queued)
-        task.progressed.connect(lambda *_: self.changed.emit(), queued)
-        task.ended.connect(lambda: self._forget(task), queued)
+        task = Task(title, work, done, failed)
         self.running.append(task)
-        self.changed.emit()
         task.start()
+        self._timer.start()
+        self.changed.emit()
         return task
 
-    def _forget(self, task: Task) -> None:
-        self.running.remove(task)
-        task.deleteLater()
-        self.changed.emit()
+    def _look(self) -> None:
+        """Tell of what is over, and of what got on."""
+        over = [each for each in self.running if each.is_over]
+        self.running = [each for each in self.running if each not in over]
+        positions = [each.position for each in self.running]
+        if over or positions != self._seen:
+            self._seen = positions
+            self.changed.emit()
+        for each in over:
+            each.tell()
+        if not self.running:
+            self._timer.stop()
 
     def end_all(self, seconds: float = 5.0) -> None:
         """Ask all to end and wait for them."""
@@ -140,3 +169,4 @@ class Tasks(QObject):
             each.cancel()
         for each in self.running:
             each.join(seconds)
+        self._look()

@@ -72,6 +72,7 @@ class MainWindow(QMainWindow):
         self.setWindowTitle(TITLE)
         self.setAcceptDrops(True)
         self.setDockNestingEnabled(True)
+        self.setCorner(Qt.Corner.BottomRightCorner, RIGHT)
         self.settings = settings
         self.view, self.variant = ViewState(self), VariantState(self)
         self.tasks = Tasks(self)
@@ -138,7 +139,7 @@ class MainWindow(QMainWindow):
         width = max(self.width(), 1280)
         right = [self.docks["optimisations"], self.docks["why"]]
         self.resizeDocks(right[:1], [min(width // 3, 420)], Qt.Orientation.Horizontal)
-        self.resizeDocks(right, [300, 200], Qt.Orientation.Vertical)
+        self.resizeDocks(right, [320, 280], Qt.Orientation.Vertical)
         self.resizeDocks(bottom[:1], [220], Qt.Orientation.Vertical)
 
     def _make_actions(self) -> None:

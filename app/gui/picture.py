@@ -9,6 +9,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 from syncscope.app.gui.main_window import MainWindow
 
 STEPS_SHOWN = 3
+VERDICTS_SHOWN = ("redundant", "interchangeable", "required")
+"""The first of them that is in sight is selected."""
 
 
 def settle(app: QApplication, window: MainWindow, seconds: float) -> str:
@@ -32,10 +34,12 @@ def show_panel(app: QApplication, window: MainWindow, name: str) -> QWidget:
     first = max(0, recording.n_steps - STEPS_SHOWN - 1)
     begin, end = recording.steps_range(first, first + STEPS_SHOWN)
     window.view.set_range(begin, end)
-    hits = recording.rows.search("logits")
-    syncs = [each for each in hits if begin <= recording.span(int(each)).begin_ns < end]
-    if syncs:
-        window.view.select(int(syncs[0]))
+    for verdict in VERDICTS_SHOWN:
+        hits = recording.rows.search(verdict)
+        seen = [each for each in hits if begin <= recording.span(int(each)).begin_ns < end]
+        if seen:
+            window.view.select(int(seen[0]))
+            break
     if name in window.docks:
         window.docks[name].raise_()
     for _ in range(10):

@@ -23,7 +23,7 @@ from syncscope.sched_core.passes.registry import available_presets
 from syncscope.sched_core.profile import PROFILES
 
 SPEEDS = (
-    ("as fast as it goes", 0.0),
+    ("unlimited", 0.0),
     ("real time", 1.0),
     ("1/10", 0.1),
     ("1/100", 0.01),
@@ -33,6 +33,9 @@ SPEEDS = (
 """Speeds of the simulated clock, in simulated seconds per second."""
 
 SIM = "sim"
+
+CHARACTERS = 8
+"""Width of a box; its list, and a tip, show what is longer."""
 
 
 class RunBar(QWidget):
@@ -53,7 +56,7 @@ class RunBar(QWidget):
         self.model.setEditable(True)
         self.prompt = QLineEdit(LiveRequest().prompt)
         self.prompt.setAccessibleName("Prompt")
-        self.prompt.setMinimumWidth(120)
+        self.prompt.setMinimumWidth(100)
         self.prompt.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.tokens = _number("Tokens", 1, 1_000_000, LiveRequest().n_tokens)
         self.ubatch = _number("Micro-batch", 1, 65536, LiveRequest().ubatch)
@@ -76,6 +79,9 @@ class RunBar(QWidget):
         self.preset.currentTextChanged.connect(self._choose_preset)
         self.speed.currentIndexChanged.connect(lambda i: self.speed_changed.emit(SPEEDS[i][1]))
         self.device.currentIndexChanged.connect(self._device_changed)
+        for each in (self.device, self.profile, self.model, self.preset):
+            list_ = each.view()
+            list_.setMinimumWidth(list_.sizeHintForColumn(0) + 24)
         variant.changed.connect(self._show_preset)
         self._device_changed()
         self._show_preset()
@@ -103,9 +109,9 @@ class RunBar(QWidget):
         for column, (title, widget) in enumerate(fields):
             label = QLabel(title)
             label.setBuddy(widget)
-            label.setForegroundRole(label.foregroundRole())
             self._grid.addWidget(label, 0, column)
             self._grid.addWidget(widget, 1, column)
+        self._grid.setColumnStretch(fields.index(("prompt", self.prompt)), 1)
 
     def add_buttons(self, buttons: list[QToolButton]) -> None:
         """Put the buttons of a run behind the fields."""
@@ -162,7 +168,8 @@ def _box(name: str, tip: str, items: tuple[str, ...] | list[str] = ()) -> QCombo
     box.setAccessibleName(name)
     box.setObjectName(f"run_bar.{name.lower()}")
     box.setToolTip(tip)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(CHARACTERS)
     return box
 
 
@@ -170,4 +177,5 @@ def _number(name: str, low: int, high: int, value: int) -> QSpinBox:
     box = QSpinBox(minimum=low, maximum=high, value=value)
     box.setAccessibleName(name)
     box.setGroupSeparatorShown(True)
+    box.setFixedWidth(78)
     return box

@@ -59,7 +59,7 @@ COLUMNS: tuple[Column, ...] = (
     ("phase", lambda e: e.row.phase, lambda e: e.row.phase),
     ("site", lambda e: e.row.site, lambda e: e.row.site),
     ("kind", lambda e: e.row.kind, lambda e: e.row.kind),
-    ("per step", lambda e: f"{e.row.per_step:g}", lambda e: e.row.per_step),
+    ("per step", lambda e: f"{e.row.per_step:.3g}", lambda e: e.row.per_step),
     ("count", lambda e: f"{e.count:,}", lambda e: e.count),
     ("total µs", lambda e: f"{e.total_ns / 1000:,.1f}", lambda e: e.total_ns),
     ("share of wait", lambda e: f"{e.share:.1%}" if e.share else "", lambda e: e.share),
@@ -196,7 +196,7 @@ class SitesView(QWidget):
         table.verticalHeader().hide()
         table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 6)
         table.horizontalHeader().setHighlightSections(False)
-        for i, width in enumerate((90, 220, 90, 70, 80, 100, 100, 170, 80, 300)):
+        for i, width in enumerate((64, 150, 90, 64, 64, 80, 92, 130, 76, 300)):
             table.setColumnWidth(i, width)
         table.selectionModel().selectionChanged.connect(self._selected)
         return table

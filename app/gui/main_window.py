@@ -166,6 +166,7 @@ class MainWindow(QMainWindow):
         action = QAction(record.text, self)
         action.setObjectName(f"action.{record.id}")
         action.setShortcuts([QKeySequence(key) for key in record.keys])
+        action.setIconText(record.text.replace("&", "").partition(" ")[0])
         action.setToolTip(record.tip)
         action.setStatusTip(record.tip)
         action.setCheckable(record.checkable)

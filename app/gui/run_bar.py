@@ -34,7 +34,7 @@ SPEEDS = (
 
 SIM = "sim"
 
-CHARACTERS = 8
+CHARACTERS = 7
 """Width of a box; its list, and a tip, show what is longer."""
 
 
@@ -69,7 +69,7 @@ class RunBar(QWidget):
         self.repeat.setToolTip("Begin again when the tokens are done")
         self.progress = QProgressBar(textVisible=True)
         self.progress.setAccessibleName("Progress")
-        self.progress.setFixedWidth(130)
+        self.progress.setFixedWidth(116)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(6, 3, 6, 3)
         self._grid.setHorizontalSpacing(6)

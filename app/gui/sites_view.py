@@ -196,7 +196,7 @@ class SitesView(QWidget):
         table.verticalHeader().hide()
         table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + 6)
         table.horizontalHeader().setHighlightSections(False)
-        for i, width in enumerate((64, 150, 90, 64, 64, 80, 92, 130, 76, 300)):
+        for i, width in enumerate((86, 146, 88, 64, 58, 76, 92, 120, 74, 300)):
             table.setColumnWidth(i, width)
         table.selectionModel().selectionChanged.connect(self._selected)
         return table

@@ -23,12 +23,12 @@ from syncscope.app.spool import Spool
 from syncscope.app.variants import REFERENCE, plan_variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.errors import DeviceError, FileError, KernelFault, UsageError
 from syncscope.sched_core.passes.registry import PASSES
 from syncscope.sched_core.pattern import plan_pattern
 from syncscope.sched_core.planner import compute_stream, copy_stream
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import diff
 from syncscope.sched_core.sim_backend import SimBackend
 from syncscope.sched_core.verdict import analyse

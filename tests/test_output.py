@@ -13,8 +13,8 @@ from syncscope.app.variants import REFERENCE, plan_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
 from syncscope.kernels.tokenizer import ByteTokenizer, NumberTokenizer
-from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.engine import Engine
+from syncscope.sched_core.profile import load_profile
 
 SIM = SimDevice(load_profile("h200"))
 TINY = load_model("tiny")

@@ -363,8 +363,6 @@ def test_search_goes_from_hit_to_hit(qtbot, window, monkeypatch):
     for action in ("find", "find_next", "find_next", "find_previous"):
         window.actions_by_id[action].trigger()
         wait_idle(qtbot, window)
-        qtbot.waitUntil(lambda n=len(seen): window.view.selection not in seen[n - 1 :][:1])
+        qtbot.waitUntil(lambda last=seen[-1]: window.view.selection != last)
         seen.append(window.view.selection)
     assert seen == [hits[0], hits[1], hits[2], hits[1]]
-
-

@@ -17,8 +17,8 @@ from syncscope.app.trace_changes import trace_changes
 from syncscope.app.variants import Planned, Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.passes.registry import Applied
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.records import Finding, Kind, Op, Plan
 
 SEEDS = st.integers(0, 10_000)

@@ -19,10 +19,10 @@ from syncscope.app.report.site_table import SYNC_KINDS, site_kind
 from syncscope.app.variants import Planned, Variant, preset_variant
 from syncscope.app.workload import Workload
 from syncscope.kernels.registry import load_model
-from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.engine import Engine
 from syncscope.sched_core.passes.registry import Applied
 from syncscope.sched_core.pattern import plan_pattern
+from syncscope.sched_core.profile import load_profile
 from syncscope.sched_core.program import Site
 from syncscope.sched_core.recorder import SPAN
 from syncscope.sched_core.records import Access, Buffer, Event, Kind, Op, Plan, Stream, diff

@@ -29,11 +29,12 @@ def find_states(
 
 
 class PassWatch(QObject):
-    """Asks in the background, at most once at a time."""
+    """Asks in the background, once of each plan and variant, and of one at a time."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
+        self._asked: tuple[Plan, Variant, str] | None = None
         window.variant.changed.connect(self.look)
         window.controller.state_changed.connect(lambda _: self.look())
 
@@ -44,6 +45,9 @@ class PassWatch(QObject):
         if baseline is None:
             return
         variant = preset_variant(*window.variant.request())
+        if (baseline, variant, rules) == self._asked:
+            return
+        self._asked = baseline, variant, rules
         window.tasks.start(
             TITLE,
             lambda progress: find_states(baseline, variant, rules, progress),

@@ -153,7 +153,8 @@ class RunController(QObject):
             self._view.set_follow(True)
         if self._recording is not None:
             self._recording.extend(batch)
-        self._set_state(batch.state)
+        if batch.state not in OVER:
+            self._set_state(batch.state)
         self.progressed.emit(batch.steps_done, batch.steps_total)
         for text in (*batch.messages, batch.fault, batch.failure):
             if text:

@@ -39,10 +39,12 @@ class KeySheet(QDialog):
 
 def _column(title: str, lines: tuple[Line, ...]) -> QVBoxLayout:
     column = QVBoxLayout()
+    column.setSpacing(4)
     heading = QLabel(f"<b>{title}</b>")
     column.addWidget(heading)
     grid = QGridLayout()
     grid.setHorizontalSpacing(14)
+    grid.setVerticalSpacing(3)
     for i, (keys, tip) in enumerate(lines):
         key = QLabel(keys)
         key.setTextFormat(Qt.TextFormat.PlainText)

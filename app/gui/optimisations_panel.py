@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -36,6 +36,8 @@ GLYPHS: Mapping[str, str] = {
 UNKNOWN = "run to see what it would do"
 SWITCHABLE = ("proved", "no site")
 EFFECTS_SHOWN = 4
+REFRESH_MS = 500
+"""Medians before and after each toggle are not made anew for every frame."""
 
 
 def state_text(state: PassState) -> str:
@@ -175,7 +177,11 @@ class OptimisationsPanel(QWidget):
         outer.addWidget(scroll, 1)
         outer.addWidget(self.effects)
         variant.changed.connect(self._show_variant)
-        state.grown.connect(self._show_effects)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(REFRESH_MS)
+        self._timer.timeout.connect(self._show_effects)
+        state.grown.connect(self._show_effects_soon)
         state.recording_changed.connect(self._show_effects)
         state.theme_changed.connect(self._show_theme)
         self._show_theme()
@@ -198,6 +204,10 @@ class OptimisationsPanel(QWidget):
         self.hazards.setStyleSheet(f"QCheckBox {{ color: {theme.hazard}; font-weight: bold; }}")
         for row in self.rows.values():
             row.line.setStyleSheet(f"color: {theme.faint};")
+
+    def _show_effects_soon(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
 
     def _show_effects(self) -> None:
         recording = self._view.recording

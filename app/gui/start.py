@@ -75,6 +75,9 @@ def make_app(arguments: Sequence[str]) -> QApplication:
             f"the desktop app needs PySide6, which cannot be loaded ({error}); "
             "pip install 'syncscope[gui]', or use syncscope --no-gui"
         ) from None
+    from syncscope.app.gui.turns import take_short_turns
+
+    take_short_turns()
     app = QApplication.instance() or QApplication(["syncscope", *arguments])
     assert isinstance(app, QApplication)
     app.setApplicationName("Syncscope")

@@ -1,6 +1,7 @@
 """The window as a whole, driven as a user does: runs, toggles, files, errors, keys, the end."""
 
 import errno
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from syncscope.app.gui.settings import Settings
 from syncscope.app.gui.span_log import CALL
 from syncscope.app.gui.theme import DARK, LIGHT
 from syncscope.app.gui.timeline_keys import BINDINGS
+from syncscope.app.gui.turns import take_short_turns
 from syncscope.app.live import OVER
 from syncscope.app.trace_changes import SWITCH_SITE
 from syncscope.sched_core.passes.registry import PASSES
@@ -33,6 +35,8 @@ SECONDS_MS = 20_000
 def make_window(qtbot, tmp_path, monkeypatch):
     """Return a function that makes windows with the same settings and spool folder."""
     made = []
+    interval = sys.getswitchinterval()
+    take_short_turns()
 
     def make():
         window = MainWindow(Settings(tmp_path / "settings.ini"), tmp_path / "runs")
@@ -43,6 +47,7 @@ def make_window(qtbot, tmp_path, monkeypatch):
         return window
 
     yield make
+    sys.setswitchinterval(interval)
     monkeypatch.setattr(QMessageBox, "question", lambda *_: Button.Discard)
     for window in made:
         window.close()

@@ -383,6 +383,25 @@ def test_an_unknown_command_names_the_known_ones(capsys):
     assert "models" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_desktop"),
+    [
+        ([], True),
+        (["run.json"], True),
+        (["--trace", "run.json", "--theme=light"], True),
+        (["--preset", "all"], False),
+        (["--no-gui", "--tokens", "0"], False),
+        (["models"], False),
+        (["foo"], False),
+    ],
+)
+def test_what_the_desktop_app_takes_goes_to_it(capsys, arguments, is_desktop):
+    taken = []
+    code = cli.main(arguments, lambda each: taken.append(list(each)) or 7)
+    assert (code == 7) == is_desktop
+    assert taken == ([arguments] if is_desktop else [])
+
+
 def test_without_no_gui_it_says_what_to_do(capsys):
     assert main([]) == 2
     assert "--no-gui" in capsys.readouterr().err

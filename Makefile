@@ -1,4 +1,4 @@
-# make install | run | gui | test | lint | bench | perfetto | dist | clean
+# make install | run | gui | test | lint | bench | pictures | perfetto | dist | clean
 # ARGS goes to syncscope (make run ARGS="--tokens 8"), PYTEST_ARGS to pytest,
 # TIMELINES names files for perfetto to check as well, PYTHON the Python that makes .venv.
 
@@ -15,7 +15,7 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
-.PHONY: help install run gui test lint bench perfetto dist clean FORCE
+.PHONY: help install run gui test lint bench pictures perfetto dist clean FORCE
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -67,6 +67,9 @@ lint: install
 	@$(PY) -m mypy
 	@PYTHONPATH=build/cython-root $(VENV)/bin/lint-imports --no-logo
 	@$(PY) packaging/check_stubs.py
+
+pictures: install
+	@bash packaging/pictures.sh $(PY)
 
 bench: install
 	@set -e; for f in tests/bench/bench_*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(PY) "$$f"; done
